@@ -1,0 +1,40 @@
+//! Exit codes: the one place where they are named.
+//!
+//! A run ends with the first failing rank's own code, or 128 + signal. What is ours lies in 200..=219.
+
+/// Everything ended well.
+pub const OK: u8 = 0;
+/// The command line was wrong (clap's 2 becomes this).
+pub const USAGE: u8 = 200;
+/// The cluster file was wrong.
+pub const CLUSTER_FILE: u8 = 201;
+/// A build failed, or could not be started.
+pub const BUILD: u8 = 202;
+/// A binary or its libraries would not load on a host.
+pub const VERIFY: u8 = 203;
+/// A host could not be reached.
+pub const UNREACHABLE: u8 = 204;
+/// A file is not the one that the envelope names.
+pub const INTEGRITY: u8 = 205;
+/// A host was lost during the run.
+pub const LOST_HOST: u8 = 206;
+/// A time limit ended the run.
+pub const TIMED_OUT: u8 = 207;
+/// Interrupted before any rank ran.
+pub const INTERRUPTED: u8 = 208;
+/// A rank returned a code of ours; the real one is printed and in the report.
+pub const RANK_USED_OUR_CODE: u8 = 219;
+
+/// Every code of ours with its meaning, for docs and tests.
+pub const TABLE: &[(u8, &str)] = &[
+    (USAGE, "usage: the command line was wrong"),
+    (CLUSTER_FILE, "the cluster file was wrong"),
+    (BUILD, "a build failed, or could not be started"),
+    (VERIFY, "a binary or its libraries would not load on a host"),
+    (UNREACHABLE, "a host could not be reached"),
+    (INTEGRITY, "a file is not the one that the envelope names"),
+    (LOST_HOST, "a host was lost during the run"),
+    (TIMED_OUT, "a time limit ended the run"),
+    (INTERRUPTED, "interrupted before any rank ran"),
+    (RANK_USED_OUR_CODE, "a rank returned a code of ours"),
+];

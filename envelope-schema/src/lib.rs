@@ -1,0 +1,17 @@
+//! What crosses a process or a machine in Torchlift: types only, no I/O.
+//!
+//! Owns the per-host envelope, its reader and canonical writer, findings, exit codes and the names
+//! of versions. Must not open a file, print, or read the environment.
+
+pub mod envelope;
+pub mod error;
+pub mod exit_code;
+pub mod finding;
+pub mod libtorch;
+pub mod read;
+pub mod version;
+pub mod write;
+
+pub use envelope::{Artifact, Envelope, PerHostEnvelope};
+pub use finding::{Finding, Place, Severity};
+pub use libtorch::{Accelerator, LibraryFile, LibtorchRecord, VariantId};

@@ -1,0 +1,120 @@
+//! What the envelope says about the libtorch that a binary runs with.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A variant's name: `<family>/<name>`, such as `precompiled/cu128` or `builds/sm61-sm120`.
+///
+/// Both parts are of `[A-Za-z0-9._+-]`, not empty, and do not begin with a dot or a dash.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+pub struct VariantId(String);
+
+/// A text that is no variant id.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is no variant id")]
+pub struct VariantIdError {
+    /// The text as given.
+    pub text: String,
+}
+
+impl VariantId {
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The id as one folder name: `precompiled-cu128`.
+    pub fn slug(&self) -> String {
+        self.0.replace('/', "-")
+    }
+}
+
+impl FromStr for VariantId {
+    type Err = VariantIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_part = |part: &str| {
+            !part.is_empty()
+                && !part.starts_with(['.', '-'])
+                && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"._+-".contains(&b))
+        };
+        match text.split_once('/') {
+            Some((family, name)) if is_part(family) && is_part(name) => Ok(Self(text.to_owned())),
+            _ => Err(VariantIdError { text: text.to_owned() }),
+        }
+    }
+}
+
+impl TryFrom<String> for VariantId {
+    type Error = VariantIdError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<VariantId> for String {
+    fn from(id: VariantId) -> Self {
+        id.0
+    }
+}
+
+impl fmt::Display for VariantId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What a libtorch computes on, with the version of its toolkit where that is known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Accelerator {
+    /// No GPU library is there.
+    Cpu,
+    /// CUDA, with the toolkit's version such as `12.8`.
+    Cuda(String),
+    /// ROCm, with its version such as `6.3`.
+    Rocm(String),
+}
+
+/// One library of the closure that was found when the binary was verified.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct LibraryFile {
+    /// The file's name below one of the folders of `ld_library_path`, such as `libtorch_cpu.so`.
+    pub file: String,
+    /// Size in bytes.
+    pub size: u64,
+    /// SHA-256 in lower-case hex.
+    pub sha256: String,
+}
+
+/// The libtorch that a binary was built against and verified with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct LibtorchRecord {
+    /// Its variant id; none for a tree given by an absolute path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<VariantId>,
+    /// The torch version as its own files state it, such as `2.9.0+cu128`.
+    pub version: String,
+    /// What it computes on.
+    pub accelerator: Accelerator,
+    /// GPU architectures that it has code for; empty for a CPU variant or where it was not read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub archs: Vec<String>,
+    /// Every library of the verified closure that lies in the variant.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub libraries: Vec<LibraryFile>,
+}
+
+impl LibtorchRecord {
+    /// A record without archs and libraries.
+    pub fn new(variant: Option<VariantId>, version: impl Into<String>, accelerator: Accelerator) -> Self {
+        Self { variant, version: version.into(), accelerator, archs: Vec::new(), libraries: Vec::new() }
+    }
+}

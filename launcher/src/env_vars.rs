@@ -1,0 +1,36 @@
+//! Every environment variable that Torchlift reads or sets: the names stand nowhere else.
+
+/// Where stores and settings lie; default `$XDG_DATA_HOME/torchlift`, then `~/.local/share/torchlift`.
+pub const TORCHLIFT_HOME: &str = "TORCHLIFT_HOME";
+/// Set for every rank: the run's folder, the same over attempts.
+pub const TORCHLIFT_RUN_DIR: &str = "TORCHLIFT_RUN_DIR";
+/// Set for every rank: the run's id. Also the marker by which a run's processes are known in /proc.
+pub const TORCHLIFT_RUN_ID: &str = "TORCHLIFT_RUN_ID";
+/// Set for every rank: the name of its host in the cluster file.
+pub const TORCHLIFT_HOST: &str = "TORCHLIFT_HOST";
+/// Set for every rank: the attempt, from 0.
+pub const TORCHLIFT_ATTEMPT: &str = "TORCHLIFT_ATTEMPT";
+/// Tells a program that it is a guard, and on which descriptor its socket is. Never given to a rank.
+pub const TORCHLIFT_INTERNAL_GUARD: &str = "TORCHLIFT_INTERNAL_GUARD";
+/// The loader's search path.
+pub const LD_LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
+/// The 17 variables that torchrun sets for every worker, in its order; none may stand in a file's `env`.
+pub const TORCHRUN: [&str; 17] = [
+    "LOCAL_RANK",
+    "RANK",
+    "GROUP_RANK",
+    "ROLE_RANK",
+    "ROLE_NAME",
+    "LOCAL_WORLD_SIZE",
+    "WORLD_SIZE",
+    "GROUP_WORLD_SIZE",
+    "ROLE_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TORCHELASTIC_RESTART_COUNT",
+    "TORCHELASTIC_MAX_RESTARTS",
+    "TORCHELASTIC_RUN_ID",
+    "TORCHELASTIC_USE_AGENT_STORE",
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+    "TORCHELASTIC_ERROR_FILE",
+];

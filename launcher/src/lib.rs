@@ -1,0 +1,25 @@
+//! Starts, watches and ends the ranks of a libtorch program.
+//!
+//! Purpose, by room: [`plan`] says what would run where; [`preflight`] says whether it would start;
+//! [`reach`] brings an allocator up; [`allocator`] and [`process`] start ranks and leave nothing behind;
+//! [`state`] decides and [`dispatcher`] acts; [`output`] and [`report`] write and print.
+//! Must not exit, print (outside `report` and `commands`) or read the environment (outside `env_vars`' callers in `commands`).
+
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+compile_error!("torchlift runs on Linux on x86_64 and aarch64: it needs pidfds, subreapers, memfds and /proc");
+
+pub mod allocator;
+pub mod cli;
+pub mod clock;
+pub mod commands;
+pub mod dispatcher;
+pub mod env_vars;
+pub mod error;
+pub mod event;
+pub mod output;
+pub mod plan;
+pub mod preflight;
+pub mod process;
+pub mod reach;
+pub mod report;
+pub mod state;

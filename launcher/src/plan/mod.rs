@@ -1,0 +1,64 @@
+//! What would run where: a value, made before anything starts.
+//!
+//! Pure: from envelopes, hosts and the caller's environment to each rank's command, folder and environment.
+//! `--dry-run`, the tests and the dispatcher all work from it. Must not touch a file or a process.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::event::Rank;
+
+/// A whole run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchPlan {
+    /// The run's id: a folder name.
+    pub run_id: String,
+    /// The run's folder, absolute.
+    pub run_dir: PathBuf,
+    /// Address that ranks dial for rank 0.
+    pub master_addr: String,
+    /// The port for it; none means that rank 0's host picks and holds one.
+    pub master_port: Option<u16>,
+    /// Time between the first signal and SIGKILL.
+    pub grace: Duration,
+    /// The hosts in rank order: host 0 has rank 0.
+    pub hosts: Vec<HostPlan>,
+}
+
+/// One host's part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPlan {
+    /// Its name in the cluster file.
+    pub name: String,
+    /// The program, absolute.
+    pub program: PathBuf,
+    /// Its arguments, without the program's own name.
+    pub args: Vec<OsString>,
+    /// The folder that ranks run in, absolute.
+    pub cwd: PathBuf,
+    /// Its ranks: contiguous, local rank by local rank.
+    pub ranks: Vec<RankPlan>,
+}
+
+/// One rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankPlan {
+    /// Its place in the run.
+    pub rank: Rank,
+    /// Its place on its host, from 0.
+    pub local_rank: u32,
+    /// The whole environment but for `MASTER_PORT` and what depends on the attempt;
+    /// [`LaunchPlan::environment`] adds those.
+    pub env: BTreeMap<OsString, EnvValue>,
+}
+
+/// A variable's value, and whether it may be shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnvValue {
+    /// The value.
+    pub value: OsString,
+    /// Whether it came through `env_pass`: masked wherever printed or written.
+    pub is_secret: bool,
+}

@@ -1,0 +1,3 @@
+//! Processes: the guard, the spawning of ranks, the tree below them.
+
+pub mod guard;

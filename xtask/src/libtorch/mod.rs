@@ -1,0 +1,19 @@
+//! libtorch variants: where they lie, what they are, how to get one.
+
+pub mod inspect;
+
+use camino::Utf8PathBuf;
+use torchlift_schema::VariantId;
+
+pub use inspect::VariantFacts;
+
+/// A variant that was found, with its facts.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// Its id; none for a tree outside a store.
+    pub id: Option<VariantId>,
+    /// The folder that has `lib` and `include`, absolute.
+    pub root: Utf8PathBuf,
+    /// What was read from its files.
+    pub facts: VariantFacts,
+}

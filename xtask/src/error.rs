@@ -1,1 +1,3 @@
-//! Written next: see the design.
+//! What ends a command; the launcher's own type, so that both tools fail alike.
+
+pub use torchlift::error::{Cause, CommandError};

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::env_vars;
 use crate::event::Rank;
 
 /// A whole run.
@@ -61,4 +62,28 @@ pub struct EnvValue {
     pub value: OsString,
     /// Whether it came through `env_pass`: masked wherever printed or written.
     pub is_secret: bool,
+}
+
+impl LaunchPlan {
+    /// The number of ranks in the run.
+    pub fn world_size(&self) -> u32 {
+        self.hosts.iter().map(|host| host.ranks.len() as u32).sum()
+    }
+
+    /// The folder of a rank's files in an attempt, absolute: `<run dir>/attempt-<n>/<rank>`.
+    pub fn rank_dir(&self, rank: Rank, attempt: u32) -> PathBuf {
+        self.run_dir.join(format!("attempt-{attempt}")).join(rank.0.to_string())
+    }
+
+    /// A rank's whole environment: its plan's, with the port and what depends on the attempt.
+    pub fn environment(&self, rank: &RankPlan, port: u16, attempt: u32) -> BTreeMap<OsString, EnvValue> {
+        let open = |value: OsString| EnvValue { value, is_secret: false };
+        let mut env = rank.env.clone();
+        env.insert("MASTER_PORT".into(), open(port.to_string().into()));
+        env.insert("TORCHELASTIC_RESTART_COUNT".into(), open(attempt.to_string().into()));
+        env.insert(env_vars::TORCHLIFT_ATTEMPT.into(), open(attempt.to_string().into()));
+        let error_file = self.rank_dir(rank.rank, attempt).join("error.json");
+        env.insert("TORCHELASTIC_ERROR_FILE".into(), open(error_file.into()));
+        env
+    }
 }

@@ -1,1 +1,39 @@
-//! Written next: see the design.
+//! One verb a file. Each has its arguments and a `run` that gives the exit code.
+
+pub mod bench;
+pub mod build;
+pub mod demo;
+pub mod launch;
+pub mod libtorch;
+pub mod schema;
+pub mod test;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use camino::Utf8PathBuf;
+
+/// What a command gets of the process that it runs in.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// What the user typed before the verb: `cargo xtask` or `cargo torchlift`.
+    pub invocation: String,
+    /// The working directory.
+    pub cwd: Utf8PathBuf,
+    /// The environment, as the process got it: what cargo put there is still in it.
+    pub env: BTreeMap<OsString, OsString>,
+}
+
+impl Context {
+    /// The context of this process.
+    ///
+    /// A working directory that is no UTF-8 is shown with replacement characters; commands then fail on their first file.
+    pub fn from_process(invocation: &str) -> Self {
+        let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
+        Self {
+            invocation: invocation.to_owned(),
+            cwd: Utf8PathBuf::from(cwd.to_string_lossy().into_owned()),
+            env: std::env::vars_os().collect(),
+        }
+    }
+}

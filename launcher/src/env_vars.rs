@@ -12,6 +12,8 @@ pub const TORCHLIFT_HOST: &str = "TORCHLIFT_HOST";
 pub const TORCHLIFT_ATTEMPT: &str = "TORCHLIFT_ATTEMPT";
 /// Tells a program that it is a guard, and on which descriptor its socket is. Never given to a rank.
 pub const TORCHLIFT_INTERNAL_GUARD: &str = "TORCHLIFT_INTERNAL_GUARD";
+/// What begins with this is between our own processes. Never given to a rank.
+pub const TORCHLIFT_INTERNAL_PREFIX: &str = "TORCHLIFT_INTERNAL";
 /// The loader's search path.
 pub const LD_LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 /// The 17 variables that torchrun sets for every worker, in its order; none may stand in a file's `env`.
@@ -34,3 +36,10 @@ pub const TORCHRUN: [&str; 17] = [
     "TORCH_NCCL_ASYNC_ERROR_HANDLING",
     "TORCHELASTIC_ERROR_FILE",
 ];
+
+/// Whether `name` is set by us for each rank, or kept between our own processes: none may stand in a file's `env`.
+pub fn is_rank_variable(name: &str) -> bool {
+    TORCHRUN.contains(&name)
+        || [TORCHLIFT_RUN_DIR, TORCHLIFT_RUN_ID, TORCHLIFT_HOST, TORCHLIFT_ATTEMPT].contains(&name)
+        || name.starts_with(TORCHLIFT_INTERNAL_PREFIX)
+}

@@ -157,4 +157,16 @@ pub enum Outcome {
 pub trait Observer {
     /// Something happened at `now`.
     fn observe(&mut self, now: Moment, event: &Event<'_>);
+
+    /// When it wants [`Self::tick`] at the latest, though nothing happens; none for never.
+    ///
+    /// A line that a rank has begun and not ended is shown after a pause this way.
+    fn deadline(&self) -> Option<Moment> {
+        None
+    }
+
+    /// Called soon after its deadline. May be called earlier and more often.
+    fn tick(&mut self, now: Moment) {
+        let _ = now;
+    }
 }

@@ -3,6 +3,18 @@
 //! Pure: from envelopes, hosts and the caller's environment to each rank's command, folder and environment.
 //! `--dry-run`, the tests and the dispatcher all work from it. Must not touch a file or a process.
 
+mod devices;
+mod environment;
+mod layout;
+pub mod request;
+mod run_id;
+#[cfg(test)]
+mod tests;
+
+pub use layout::{Planned, build, program, working_folder};
+pub use request::{Device, HostRequest, Program, RunRequest};
+pub use run_id::{run_id, stamp};
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;

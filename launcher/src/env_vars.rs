@@ -2,6 +2,10 @@
 
 /// Where stores and settings lie; default `$XDG_DATA_HOME/torchlift`, then `~/.local/share/torchlift`.
 pub const TORCHLIFT_HOME: &str = "TORCHLIFT_HOME";
+/// Where downloads and facts are kept, deletable at any time; default `$XDG_CACHE_HOME/torchlift`, then `~/.cache/torchlift`.
+pub const TORCHLIFT_CACHE: &str = "TORCHLIFT_CACHE";
+/// Where the official libtorch archives lie, for a mirror; default `https://download.pytorch.org/libtorch`.
+pub const TORCHLIFT_LIBTORCH_URL: &str = "TORCHLIFT_LIBTORCH_URL";
 /// Set for every rank: the run's folder, the same over attempts.
 pub const TORCHLIFT_RUN_DIR: &str = "TORCHLIFT_RUN_DIR";
 /// Set for every rank: the run's id. Also the marker by which a run's processes are known in /proc.

@@ -1,11 +1,17 @@
 //! libtorch variants: where they lie, what they are, how to get one.
 
+mod archive;
 pub mod inspect;
+mod library;
+mod places;
+pub mod store;
 
 use camino::Utf8PathBuf;
 use torchlift_schema::VariantId;
 
-pub use inspect::VariantFacts;
+pub use inspect::{InspectError, VariantFacts, inspect};
+pub use places::{Places, PlacesError};
+pub use store::{Stored, Stores};
 
 /// A variant that was found, with its facts.
 #[derive(Clone, Debug)]

@@ -20,6 +20,8 @@ pub struct Context {
     pub invocation: String,
     /// The working directory.
     pub cwd: Utf8PathBuf,
+    /// The file of this program, where it can be told: what cargo put into the library path is recognised by it.
+    pub exe: Option<Utf8PathBuf>,
     /// The environment, as the process got it: what cargo put there is still in it.
     pub env: BTreeMap<OsString, OsString>,
 }
@@ -33,6 +35,7 @@ impl Context {
         Self {
             invocation: invocation.to_owned(),
             cwd: Utf8PathBuf::from(cwd.to_string_lossy().into_owned()),
+            exe: std::env::current_exe().ok().and_then(|exe| exe.try_into().ok()),
             env: std::env::vars_os().collect(),
         }
     }

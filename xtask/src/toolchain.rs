@@ -51,7 +51,6 @@ const SET_FOR_BUILD_SCRIPTS: &[&str] = &[
     "RUSTC",
     "RUSTC_LINKER",
     "RUSTC_WORKSPACE_WRAPPER",
-    "RUSTC_WRAPPER",
     "RUSTDOC",
     "TARGET",
 ];
@@ -132,7 +131,9 @@ fn own_folders(context: &Context) -> Vec<Utf8PathBuf> {
         folders.push(home.join("toolchains").join(name).join("lib"));
     }
     // A program in `/usr/bin` must not make `/usr/lib` and `/usr/bin` cargo's.
-    folders.retain(|folder| !["/usr/lib", "/usr/bin", "/lib", "/bin", "/usr/local/lib", "/usr/local/bin"].contains(&folder.as_str()));
+    folders.retain(|folder| {
+        !["/usr/lib", "/usr/bin", "/lib", "/bin", "/usr/local/lib", "/usr/local/bin"].contains(&folder.as_str())
+    });
     folders
 }
 
@@ -153,7 +154,13 @@ pub fn cargo_program(context: &Context) -> OsString {
     let is_under_rustup = context.env.contains_key(OsStr::new("RUSTUP_TOOLCHAIN"));
     match named {
         Some(cargo) if !is_under_rustup || is_toolchain_chosen(&context.env) => cargo.clone(),
-        Some(cargo) => if is_on_path("cargo", context) { "cargo".into() } else { cargo.clone() },
+        Some(cargo) => {
+            if is_on_path("cargo", context) {
+                "cargo".into()
+            } else {
+                cargo.clone()
+            }
+        }
         None => "cargo".into(),
     }
 }

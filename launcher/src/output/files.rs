@@ -1,0 +1,137 @@
+//! Per-rank files: every byte that a rank wrote, in its order, and nothing else.
+//!
+//! Owns `<run dir>/attempt-<n>/<rank>/{stdout,stderr}.log`. A file that cannot be written loses its bytes and says so
+//! once; the ranks go on.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use fs_err::{File, OpenOptions};
+
+use crate::clock::Moment;
+use crate::event::{Event, Observer, Rank, Stream};
+use crate::plan::LaunchPlan;
+
+/// Files that are open at once: a run of many ranks must not use up the process's descriptors, of which pipes need most.
+const OPEN_LIMIT: usize = 128;
+
+/// The name of a stream's file in a rank's folder.
+pub fn file_name(stream: Stream) -> &'static str {
+    match stream {
+        Stream::Stdout => "stdout.log",
+        Stream::Stderr => "stderr.log",
+    }
+}
+
+/// Writes the files of one attempt.
+#[derive(Debug)]
+pub struct LogFiles {
+    folders: Vec<PathBuf>,
+    open: BTreeMap<(Rank, Stream), Open>,
+    uses: u64,
+    lost: u64,
+    trouble: Option<io::Error>,
+}
+
+#[derive(Debug)]
+struct Open {
+    file: File,
+    last_use: u64,
+}
+
+impl LogFiles {
+    /// Makes the folder of each rank, with two empty files in it.
+    ///
+    /// # Errors
+    /// When a folder or a file cannot be made; nothing has been started then.
+    pub fn create(plan: &LaunchPlan, attempt: u32) -> io::Result<Self> {
+        let folders: Vec<PathBuf> = (0..plan.world_size()).map(|rank| plan.rank_dir(Rank(rank), attempt)).collect();
+        if let Some(parent) = folders.first().and_then(|folder| folder.parent()) {
+            fs_err::create_dir_all(parent)?;
+        }
+        let mut files = Self { folders, open: BTreeMap::new(), uses: 0, lost: 0, trouble: None };
+        for rank in (0..plan.world_size()).map(Rank) {
+            fs_err::create_dir(&files.folders[rank.0 as usize])?;
+            for stream in [Stream::Stdout, Stream::Stderr] {
+                files.file(rank, stream)?;
+            }
+        }
+        Ok(files)
+    }
+
+    /// Where a stream's bytes lie.
+    pub fn path(&self, rank: Rank, stream: Stream) -> PathBuf {
+        self.folders[rank.0 as usize].join(file_name(stream))
+    }
+
+    /// Bytes that could not be written.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// The first trouble since the last call, to be told once.
+    pub fn take_trouble(&mut self) -> Option<io::Error> {
+        self.trouble.take()
+    }
+
+    fn append(&mut self, rank: Rank, stream: Stream, bytes: &[u8]) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let written = match self.file(rank, stream) {
+                Ok(file) => file.write(rest),
+                Err(error) => Err(error),
+            };
+            match written {
+                Ok(0) => self.lose(rest.len(), io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    rest = &rest[count..];
+                    continue;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => self.lose(rest.len(), error),
+            }
+            return;
+        }
+    }
+
+    fn lose(&mut self, count: usize, error: io::Error) {
+        if self.lost == 0 {
+            self.trouble = Some(error);
+        }
+        self.lost += count as u64;
+    }
+
+    fn file(&mut self, rank: Rank, stream: Stream) -> io::Result<&mut File> {
+        self.uses += 1;
+        let key = (rank, stream);
+        if !self.open.contains_key(&key) {
+            if self.open.len() >= OPEN_LIMIT
+                && let Some(oldest) = self.open.iter().min_by_key(|(_, open)| open.last_use).map(|(key, _)| *key)
+            {
+                self.open.remove(&oldest);
+            }
+            let file = append_to(&self.path(rank, stream))?;
+            self.open.insert(key, Open { file, last_use: 0 });
+        }
+        let open = self.open.get_mut(&key).ok_or(io::ErrorKind::NotFound)?;
+        open.last_use = self.uses;
+        Ok(&mut open.file)
+    }
+}
+
+fn append_to(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+impl Observer for LogFiles {
+    fn observe(&mut self, _now: Moment, event: &Event<'_>) {
+        match event {
+            Event::Output { rank, stream, bytes } => self.append(*rank, *stream, bytes),
+            Event::OutputClosed { rank, stream } => {
+                self.open.remove(&(*rank, *stream));
+            }
+            _ => {}
+        }
+    }
+}

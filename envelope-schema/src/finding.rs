@@ -5,6 +5,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::rule;
+
 /// How much a finding weighs. Errors stop; a warning is told and recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -24,9 +26,11 @@ pub struct Place {
     pub file: Option<String>,
     /// Line in `file`, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = u32::MAX))]
     pub line: Option<u32>,
     /// Column in `file`, from 1, in characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = u32::MAX))]
     pub column: Option<u32>,
     /// Path of a key, such as `host[1].name`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,12 +99,14 @@ impl fmt::Display for Place {
 #[non_exhaustive]
 pub struct Finding {
     /// A stable kebab-case name, such as `library-missing`; what `--accept` takes.
+    #[schemars(regex(pattern = rule::CODE))]
     pub code: String,
     /// Whether it stops.
     pub severity: Severity,
     /// Where it is.
     pub place: Place,
     /// What is wrong: a lower-case fragment without a full stop, literals in backticks.
+    #[schemars(regex(pattern = rule::TEXT))]
     pub message: String,
     /// What to do next, in the same form.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -6,18 +6,21 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::rule;
+
 /// A variant's name: `<family>/<name>`, such as `precompiled/cu128` or `builds/sm61-sm120`.
 ///
 /// Both parts are of `[A-Za-z0-9._+-]`, not empty, and do not begin with a dot or a dash.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(extend("pattern" = rule::VARIANT_ID))]
 pub struct VariantId(String);
 
 /// A text that is no variant id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no variant id")]
+#[error("`{text}` is no variant id, which is `<family>/<name>` such as `precompiled/cu128`")]
 pub struct VariantIdError {
-    /// The text as given.
+    /// The text, escaped and cut short.
     pub text: String,
 }
 
@@ -44,7 +47,7 @@ impl FromStr for VariantId {
         };
         match text.split_once('/') {
             Some((family, name)) if is_part(family) && is_part(name) => Ok(Self(text.to_owned())),
-            _ => Err(VariantIdError { text: text.to_owned() }),
+            _ => Err(VariantIdError { text: crate::tree::shown(text) }),
         }
     }
 }
@@ -69,7 +72,7 @@ impl fmt::Display for VariantId {
     }
 }
 
-/// What a libtorch computes on, with the version of its toolkit where that is known.
+/// What a libtorch computes on, with the version of its toolkit; that is empty where it is not known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -77,19 +80,22 @@ pub enum Accelerator {
     /// No GPU library is there.
     Cpu,
     /// CUDA, with the toolkit's version such as `12.8`.
-    Cuda(String),
+    Cuda(#[schemars(regex(pattern = rule::TOOLKIT_VERSION))] String),
     /// ROCm, with its version such as `6.3`.
-    Rocm(String),
+    Rocm(#[schemars(regex(pattern = rule::TOOLKIT_VERSION))] String),
 }
 
 /// One library of the closure that was found when the binary was verified.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct LibraryFile {
     /// The file's name below one of the folders of `ld_library_path`, such as `libtorch_cpu.so`.
+    #[schemars(regex(pattern = rule::FILE_NAME))]
     pub file: String,
-    /// Size in bytes.
+    /// Size in bytes, at most 2^53 - 1.
+    #[schemars(range(min = 1, max = rule::MAX_SIZE))]
     pub size: u64,
     /// SHA-256 in lower-case hex.
+    #[schemars(regex(pattern = rule::SHA256))]
     pub sha256: String,
 }
 
@@ -101,13 +107,15 @@ pub struct LibtorchRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<VariantId>,
     /// The torch version as its own files state it, such as `2.9.0+cu128`.
+    #[schemars(regex(pattern = rule::TEXT))]
     pub version: String,
     /// What it computes on.
     pub accelerator: Accelerator,
     /// GPU architectures that it has code for; empty for a CPU variant or where it was not read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(inner(regex(pattern = rule::TEXT)))]
     pub archs: Vec<String>,
-    /// Every library of the verified closure that lies in the variant.
+    /// Every library of the verified closure that lies in the variant, each once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub libraries: Vec<LibraryFile>,
 }

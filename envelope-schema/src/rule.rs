@@ -1,0 +1,127 @@
+//! The rules for single values, once for the schema (as a pattern) and once for the reader (as a predicate).
+//!
+//! A test holds each pattern against its predicate. Patterns are ECMA-262 regular expressions, anchored, without flags.
+//! What the rules are applied to is in [`crate::validity`].
+
+/// The largest size in bytes that is written: 2^53 - 1, the last that every JSON reader holds exactly.
+pub(crate) const MAX_SIZE: u64 = 9_007_199_254_740_991;
+
+/// A relative path below its base: segments joined by `/`, none empty, `.` or `..`, no NUL.
+pub(crate) const RELATIVE_PATH: &str = r"^(?!\.{1,2}(/|$))[^/\x00]+(/(?!\.{1,2}(/|$))[^/\x00]+)*$";
+
+/// The same, or empty.
+pub(crate) const RELATIVE_PATH_OR_EMPTY: &str = r"^((?!\.{1,2}(/|$))[^/\x00]+(/(?!\.{1,2}(/|$))[^/\x00]+)*)?$";
+
+/// Absolute folders joined by `:`, or empty.
+pub(crate) const LIBRARY_PATH: &str = r"^(/[^:;$\x00]*(:/[^:;$\x00]*)*)?$";
+
+/// A DNS label: 1 to 63 letters, digits and dashes, no dash at either end.
+pub(crate) const HOST: &str = r"^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$";
+
+/// A host's label in a plain map, whose other writers put fewer bounds on it: it has to be usable as a file name.
+pub(crate) const HOST_LABEL: &str = r"^(?!\.{1,2}$)[^/\x00-\x1f\x7f]{1,253}$";
+
+/// SHA-256 in lower-case hex.
+pub(crate) const SHA256: &str = "^[0-9a-f]{64}$";
+
+/// Bytes in lower-case hex.
+pub(crate) const HEX_BYTES: &str = "^([0-9a-f]{2})+$";
+
+/// A key in lower-case hex.
+pub(crate) const HEX: &str = "^[0-9a-f]+$";
+
+/// A target triple, such as `x86_64-unknown-linux-gnu`.
+pub(crate) const TARGET: &str = r"^[A-Za-z0-9_.]+(-[A-Za-z0-9_.]+)+$";
+
+/// Two or more numbers joined by dots, such as `2.31`.
+pub(crate) const SYMBOL_VERSION: &str = r"^[0-9]+(\.[0-9]+)+$";
+
+/// The version of a GPU toolkit, such as `12.8`; empty where it is not known.
+pub(crate) const TOOLKIT_VERSION: &str = r"^([0-9]+(\.[0-9]+)*)?$";
+
+/// A CPU level: `x86-64-v1` and so on, `armv8-a`, `armv8.2-a` and so on.
+pub(crate) const CPU_LEVEL: &str = r"^(x86-64-v[1-9]|armv[0-9]+(\.[0-9]+)?-a)$";
+
+/// A file's name: one segment of a path.
+pub(crate) const FILE_NAME: &str = r"^(?!\.{1,2}$)[^/\x00]+$";
+
+/// A finding's code.
+pub(crate) const CODE: &str = "^[a-z0-9]+(-[a-z0-9]+)*$";
+
+/// A text with at least one character and no NUL.
+pub(crate) const TEXT: &str = r"^[^\x00]+$";
+
+/// A variant id: `<family>/<name>`.
+pub(crate) const VARIANT_ID: &str = r"^[A-Za-z0-9_+][A-Za-z0-9._+-]*/[A-Za-z0-9_+][A-Za-z0-9._+-]*$";
+
+fn is_lower_hex(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+pub(crate) fn is_host(text: &str) -> bool {
+    (1..=63).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
+pub(crate) fn is_host_label(text: &str) -> bool {
+    (1..=253).contains(&text.chars().count())
+        && text != "."
+        && text != ".."
+        && !text.contains('/')
+        && !text.bytes().any(|byte| byte.is_ascii_control())
+}
+
+pub(crate) fn is_sha256(text: &str) -> bool {
+    text.len() == 64 && is_lower_hex(text)
+}
+
+pub(crate) fn is_hex_bytes(text: &str) -> bool {
+    is_hex(text) && text.len().is_multiple_of(2)
+}
+
+pub(crate) fn is_hex(text: &str) -> bool {
+    !text.is_empty() && is_lower_hex(text)
+}
+
+pub(crate) fn is_target(text: &str) -> bool {
+    let is_part = |part: &str| {
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'))
+    };
+    text.contains('-') && text.split('-').all(is_part)
+}
+
+pub(crate) fn is_symbol_version(text: &str) -> bool {
+    text.contains('.') && text.split('.').all(is_digits)
+}
+
+pub(crate) fn is_toolkit_version(text: &str) -> bool {
+    text.is_empty() || text.split('.').all(is_digits)
+}
+
+pub(crate) fn is_cpu_level(text: &str) -> bool {
+    if let Some(level) = text.strip_prefix("x86-64-v") {
+        return matches!(level.as_bytes(), [b'1'..=b'9']);
+    }
+    match text.strip_prefix("armv").and_then(|rest| rest.strip_suffix("-a")) {
+        Some(version) => version.split('.').count() <= 2 && version.split('.').all(is_digits),
+        None => false,
+    }
+}
+
+pub(crate) fn is_file_name(text: &str) -> bool {
+    is_text(text) && text != "." && text != ".." && !text.contains('/')
+}
+
+pub(crate) fn is_code(text: &str) -> bool {
+    text.split('-').all(|part| !part.is_empty() && part.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9')))
+}
+
+pub(crate) fn is_text(text: &str) -> bool {
+    !text.is_empty() && !text.contains('\0')
+}

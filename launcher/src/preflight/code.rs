@@ -1,0 +1,89 @@
+//! The codes of the findings that `preflight` makes: the one place where they are named.
+//!
+//! A code is kebab-case and stays for ever, for people accept findings by it. When you add one: say its meaning here,
+//! decide whether it belongs to [`INTEGRITY`], and name it in the docs.
+
+use torchlift_schema::{Finding, exit_code};
+
+/// The program is not there.
+pub const PROGRAM_MISSING: &str = "program-missing";
+/// The program is a folder, a device, a pipe.
+pub const PROGRAM_NOT_A_FILE: &str = "program-not-a-file";
+/// The program may not be executed.
+pub const PROGRAM_NOT_EXECUTABLE: &str = "program-not-executable";
+/// The program cannot be read, or is neither a whole ELF file nor a script with a `#!` line.
+pub const PROGRAM_UNUSABLE: &str = "program-unusable";
+/// The program's bytes are not those that the envelope names.
+pub const PROGRAM_CHANGED: &str = "program-changed";
+/// The program, or every candidate for one of its libraries, is for another CPU.
+pub const WRONG_ARCHITECTURE: &str = "wrong-architecture";
+/// The program's loader, or a script's interpreter, is not there.
+pub const INTERPRETER_MISSING: &str = "interpreter-missing";
+/// The loader would not find a library.
+pub const LIBRARY_MISSING: &str = "library-missing";
+/// The loader would take a file for a library and die of it.
+pub const LIBRARY_UNUSABLE: &str = "library-unusable";
+/// A library's bytes are not those that the envelope names.
+pub const LIBRARY_CHANGED: &str = "library-changed";
+/// A library that the variant has would be loaded from another place.
+pub const LIBRARY_FROM_ELSEWHERE: &str = "library-from-elsewhere";
+/// A library is there and lacks a symbol version, such as `GLIBC_2.38`.
+pub const VERSION_MISSING: &str = "version-missing";
+/// The variant has `libtorch_cuda` or `libtorch_hip`, and the program does not load it.
+pub const ACCELERATOR_NOT_LINKED: &str = "accelerator-not-linked";
+/// The library path has an empty element, for which the loader searches the working directory.
+pub const EMPTY_LIBRARY_PATH_ELEMENT: &str = "empty-library-path-element";
+
+/// Every code with its meaning, for docs and tests.
+pub const TABLE: &[(&str, &str)] = &[
+    (PROGRAM_MISSING, "the program is not there"),
+    (PROGRAM_NOT_A_FILE, "the program is a folder, a device or a pipe"),
+    (PROGRAM_NOT_EXECUTABLE, "the program may not be executed"),
+    (PROGRAM_UNUSABLE, "the program is neither a whole ELF file nor a script with a `#!` line"),
+    (PROGRAM_CHANGED, "the program is not the one that the envelope names"),
+    (WRONG_ARCHITECTURE, "the program or a library is for another CPU"),
+    (INTERPRETER_MISSING, "the program's loader or a script's interpreter is not there"),
+    (LIBRARY_MISSING, "the loader would not find a library"),
+    (LIBRARY_UNUSABLE, "the loader would take a file for a library and die of it"),
+    (LIBRARY_CHANGED, "a library is not the one that the envelope names"),
+    (LIBRARY_FROM_ELSEWHERE, "a library of the variant would be loaded from another place"),
+    (VERSION_MISSING, "a library lacks a symbol version that is needed"),
+    (ACCELERATOR_NOT_LINKED, "the variant has a GPU library that the program does not load"),
+    (EMPTY_LIBRARY_PATH_ELEMENT, "the library path has an empty element"),
+];
+
+/// Codes that say: these are not the bytes that were verified. They cannot be accepted.
+pub const INTEGRITY: &[&str] = &[PROGRAM_CHANGED, LIBRARY_CHANGED];
+
+/// The exit code for findings; none when no error stands. Integrity goes before the rest, for what other bytes
+/// would need says nothing.
+pub fn exit_code(findings: &[Finding]) -> Option<u8> {
+    let mut errors = findings.iter().filter(|finding| finding.is_error()).peekable();
+    errors.peek()?;
+    let is_integrity = errors.any(|finding| INTEGRITY.contains(&finding.code.as_str()));
+    Some(if is_integrity { exit_code::INTEGRITY } else { exit_code::VERIFY })
+}
+
+#[cfg(test)]
+mod tests {
+    use torchlift_schema::Place;
+
+    use super::*;
+
+    #[test]
+    fn integrity_goes_before_verify_and_warnings_give_no_exit_code() {
+        let error = |code| Finding::error(code, Place::default(), "x");
+        assert_eq!(exit_code(&[]), None);
+        assert_eq!(exit_code(&[Finding::warning(LIBRARY_CHANGED, Place::default(), "x")]), None);
+        assert_eq!(exit_code(&[error(LIBRARY_MISSING)]), Some(exit_code::VERIFY));
+        assert_eq!(exit_code(&[error(LIBRARY_MISSING), error(LIBRARY_CHANGED)]), Some(exit_code::INTEGRITY));
+    }
+
+    #[test]
+    fn every_code_is_kebab_case_and_stands_once() {
+        for (index, (code, _)) in TABLE.iter().enumerate() {
+            assert!(code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{code}");
+            assert!(TABLE[..index].iter().all(|(other, _)| other != code), "{code}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Digests of files: SHA-256 over all bytes, in parallel over cores, and remembered by what the file system says.
+//!
+//! Purpose: a library of a gigabyte is checked before every start for the price of one `stat`.
+//! Must not decide whether a digest is right ([`super::verify`] does), and never answers from a record whose file
+//! could have changed since without a change of its time stamps.
+
+mod cache;
+
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use fs_err::File;
+use sha2::{Digest, Sha256};
+
+pub use cache::DigestCache;
+
+/// Bytes read at a time: large enough for a disk's read-ahead, small enough for a core's second-level cache.
+const CHUNK: usize = 256 * 1024;
+
+/// The size and digest of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileDigest {
+    /// Size in bytes.
+    pub size: u64,
+    /// SHA-256 in lower-case hex.
+    pub sha256: String,
+}
+
+/// Why a file has no digest.
+#[derive(Debug, thiserror::Error)]
+pub enum DigestError {
+    /// It is not there or cannot be read.
+    #[error("cannot read `{}`", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It is a folder, a device, a pipe.
+    #[error("`{}` is not a regular file", path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// It changed while it was read.
+    #[error("`{}` changed while it was read", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// What the file system says of a file: as long as none of it changes, neither do the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct FileState {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified_ns: i128,
+    changed_ns: i128,
+}
+
+impl FileState {
+    fn of(metadata: &std::fs::Metadata) -> Self {
+        let nanoseconds = |seconds: i64, rest: i64| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified_ns: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
+            changed_ns: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+/// `bytes` in lower-case hex.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    bytes.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]).collect()
+}
+
+/// The digest of the file at `path`, from its bytes.
+///
+/// # Errors
+/// When it cannot be read, is no regular file, or changes meanwhile.
+pub fn digest(path: &Path) -> Result<FileDigest, DigestError> {
+    let (mut file, state) = open(path)?;
+    read(&mut file, state, path)
+}
+
+/// Opens a regular file and says what it is now. A handle that the server of a network file system has forgotten
+/// (ESTALE, after the file was replaced there) is opened anew once.
+fn open(path: &Path) -> Result<(File, FileState), DigestError> {
+    let unreadable = |source| DigestError::Unreadable { path: path.to_owned(), source };
+    let attempt = || File::open(path).and_then(|file| file.metadata().map(|metadata| (file, metadata)));
+    let is_stale = |error: &io::Error| error.raw_os_error() == Some(nix::errno::Errno::ESTALE as i32);
+    // A pipe would wait for its writer, so that the kind is asked before the file is opened.
+    let kind = fs_err::metadata(path).map_err(unreadable)?;
+    if !kind.is_file() {
+        return Err(DigestError::NotAFile { path: path.to_owned() });
+    }
+    let (file, metadata) = match attempt() {
+        Err(error) if is_stale(&error) => attempt(),
+        other => other,
+    }
+    .map_err(unreadable)?;
+    Ok((file, FileState::of(&metadata)))
+}
+
+/// Reads `file` to its end, and makes sure that it stayed what it was at `state`.
+fn read(file: &mut File, state: FileState, path: &Path) -> Result<FileDigest, DigestError> {
+    let unreadable = |source| DigestError::Unreadable { path: path.to_owned(), source };
+    let mut sha = Sha256::new();
+    let mut chunk = vec![0; CHUNK];
+    let mut size = 0;
+    loop {
+        match file.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(count) => {
+                sha.update(&chunk[..count]);
+                size += count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(unreadable(error)),
+        }
+    }
+    let after = FileState::of(&file.metadata().map_err(unreadable)?);
+    if after != state || size != state.size {
+        return Err(DigestError::Changed { path: path.to_owned() });
+    }
+    Ok(FileDigest { size, sha256: hex(&sha.finalize()) })
+}

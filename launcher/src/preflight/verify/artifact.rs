@@ -1,0 +1,183 @@
+//! What a build says of its binary, and whether the binary is right for its variant.
+
+use std::path::{Path, PathBuf};
+
+use torchlift_schema::{Artifact, Finding, LibraryFile, Place};
+
+use super::library;
+use crate::preflight::code;
+use crate::preflight::digest::{DigestCache, DigestError, FileDigest};
+use crate::preflight::elf::{ElfError, ElfFacts};
+use crate::preflight::loader::{self, Closure, HostLibraries, How, LibraryPath, Loaded};
+
+/// The libraries by which a libtorch reaches GPUs, with the accelerator's name. A program refers to no symbol of
+/// them, so that linkers drop them.
+const ACCELERATORS: &[(&str, &str, &str)] =
+    &[("libtorch_cuda.so", "torch_cuda", "CUDA"), ("libtorch_hip.so", "torch_hip", "ROCm")];
+
+/// A binary to look at.
+#[derive(Clone, Copy, Debug)]
+pub struct ArtifactQuestion<'a> {
+    /// The binary.
+    pub binary: &'a Path,
+    /// The library path that it is going to have.
+    pub library_path: &'a LibraryPath,
+    /// The `lib` folder of the variant that it was built against.
+    pub variant_lib: Option<&'a Path>,
+    /// The folder that it is going to run in, absolute.
+    pub cwd: &'a Path,
+}
+
+/// What an envelope says of a binary and its libraries, and what is wrong with them.
+#[derive(Debug)]
+pub struct Inspection {
+    /// The binary's own facts.
+    pub facts: ElfFacts,
+    /// Its size and digest.
+    pub digest: FileDigest,
+    /// What would be loaded.
+    pub closure: Closure,
+    /// The libraries of the closure that lie in the variant, sorted by name.
+    pub libraries: Vec<LibraryFile>,
+    /// All that is wrong.
+    pub findings: Vec<Finding>,
+}
+
+impl Inspection {
+    /// The envelope's `artifact`, with what only the build knows.
+    pub fn artifact(
+        &self,
+        target: impl Into<String>,
+        build_key: impl Into<String>,
+        source_id: impl Into<String>,
+    ) -> Artifact {
+        let FileDigest { size, sha256 } = self.digest.clone();
+        let mut artifact = Artifact::new(target, size, sha256, build_key, source_id);
+        artifact.build_id = self.facts.build_id.clone();
+        artifact.glibc = self.facts.glibc();
+        artifact.libstdcxx = self.facts.libstdcxx();
+        artifact.needed = self.facts.needed.clone();
+        artifact
+    }
+}
+
+/// Why a binary cannot be looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum InspectError {
+    /// It is no ELF file, or not a whole one.
+    #[error("the binary cannot be verified")]
+    Elf {
+        /// Why.
+        #[from]
+        source: ElfError,
+    },
+    /// It, or one of its libraries, has no digest.
+    #[error("a digest is missing")]
+    Digest {
+        /// Why.
+        #[from]
+        source: DigestError,
+    },
+}
+
+/// Looks at a binary as its ranks would be started with it.
+///
+/// # Errors
+/// When the binary, or a library that its envelope has to name, cannot be read; all else is a finding.
+pub fn inspect(
+    question: ArtifactQuestion<'_>,
+    host: &HostLibraries,
+    cache: &mut DigestCache,
+) -> Result<Inspection, InspectError> {
+    let ArtifactQuestion { binary, library_path, variant_lib, cwd } = question;
+    let closure = loader::closure(binary, library_path, cwd, host)?;
+    let place = Place::file(binary.display().to_string());
+    let mut findings = library::wrong_cpu(&closure.program, host, binary, &place).into_iter().collect::<Vec<_>>();
+    findings.extend(library::empty_element(library_path, &place));
+    findings.extend(library::findings(&closure, library_path, host, &place));
+    let mut of_variant = Vec::new();
+    if let Some(folder) = variant_lib {
+        let variant = VariantFolder::new(folder);
+        findings.extend(not_linked(&closure, folder, binary, &place));
+        findings.extend(closure.objects.iter().filter_map(|object| from_elsewhere(object, &variant, host, &place)));
+        of_variant.extend(closure.objects.iter().filter(|object| variant.holds(&object.path)));
+    }
+    let mut paths = vec![binary.to_owned()];
+    paths.extend(of_variant.iter().map(|object| object.path.clone()));
+    let mut digests = cache.digest_all(&paths).into_iter();
+    let digest = digests.next().unwrap_or_else(|| cache.digest(binary))?;
+    let mut libraries = Vec::new();
+    for (object, digest) in of_variant.iter().zip(digests) {
+        let FileDigest { size, sha256 } = digest?;
+        libraries.push(LibraryFile { file: file_name(&object.path), size, sha256 });
+    }
+    libraries.sort();
+    libraries.dedup();
+    Ok(Inspection { facts: closure.program.clone(), digest, closure, libraries, findings })
+}
+
+/// The `lib` folder of a variant, by its real path.
+struct VariantFolder {
+    real: PathBuf,
+}
+
+impl VariantFolder {
+    fn new(folder: &Path) -> Self {
+        Self { real: fs_err::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()) }
+    }
+
+    /// Whether `path` is an entry of it, whatever links lead to the folder.
+    fn holds(&self, path: &Path) -> bool {
+        path.parent().and_then(|folder| fs_err::canonicalize(folder).ok()).is_some_and(|folder| folder == self.real)
+    }
+}
+
+/// Errors for GPU libraries that the variant has and the program does not load. That a library is loaded counts,
+/// however it comes there; one that is needed and missing has its own finding.
+fn not_linked(closure: &Closure, variant: &Path, binary: &Path, place: &Place) -> Vec<Finding> {
+    let is_needed = |file: &str| {
+        closure.objects.iter().any(|object| file_name(&object.path) == file || object.name == file)
+            || closure.missing.iter().any(|missing| missing.name == file)
+    };
+    let left_out = ACCELERATORS.iter().filter(|(file, ..)| variant.join(file).is_file() && !is_needed(file));
+    left_out
+        .map(|(file, link_name, accelerator)| {
+            let (binary, variant) = (binary.display(), variant.display());
+            let message = format!(
+                "`{binary}` does not load `{file}`, which `{variant}` has: {accelerator} would be \"not available\""
+            );
+            Finding::error(code::ACCELERATOR_NOT_LINKED, place.clone(), message).remedy(format!(
+                "link it with `-Wl,--push-state,--no-as-needed -l{link_name} -Wl,--pop-state`, or choose a variant for CPUs"
+            ))
+        })
+        .collect()
+}
+
+/// An error for a library that the variant has and that would come from another place. A system's own libgomp or
+/// libcudart is fine; a second libtorch never is.
+fn from_elsewhere(object: &Loaded, variant: &VariantFolder, host: &HostLibraries, place: &Place) -> Option<Finding> {
+    let file = file_name(&object.path);
+    let own = variant.real.join(&file);
+    if object.how == How::Interpreter || !own.is_file() || variant.holds(&object.path) {
+        return None;
+    }
+    let is_same_file = fs_err::canonicalize(&own).ok() == fs_err::canonicalize(&object.path).ok();
+    let is_torch = file.starts_with("libtorch") || file.starts_with("libc10");
+    let is_system = matches!(object.how, How::Cache | How::DefaultFolder)
+        || host.default_folders.iter().any(|folder| object.path.starts_with(folder));
+    if is_same_file || (is_system && !is_torch) {
+        return None;
+    }
+    let (path, variant) = (object.path.display(), variant.real.display());
+    let message = format!("`{file}` would be loaded from `{path}` and not from the variant's `{variant}`");
+    let remedy = match object.how {
+        How::Rpath => "remove the DT_RPATH of the object that needs it, which is searched before the library path",
+        How::LibraryPath => "put the variant's folder before the other in the library path",
+        _ => "put the variant's folder into the library path",
+    };
+    Some(Finding::error(code::LIBRARY_FROM_ELSEWHERE, place.clone(), message).remedy(remedy))
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}

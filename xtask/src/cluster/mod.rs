@@ -1,229 +1,43 @@
 //! The cluster file: what people write, checked whole before anything is done.
 //!
-//! Values here are resolved: ranges expanded into hosts, defaults filled in, `~`, `${VAR}` and `{name}` expanded,
-//! overlay applied. Owns no decision about builds or ranks.
+//! [`load`] gives a [`Cluster`] whose values are resolved: overlay applied, ranges expanded into hosts, defaults
+//! filled in, `~`, `${VAR}` and `{name}` expanded. What is wrong comes out as findings, all of them in one run, each
+//! with its file, line, column and key. Owns no decision about builds or ranks; `docs/cluster-file.md` is its reference.
+//!
+//! From text to values: `syntax` (TOML, with recovery) → `node` (a tree with places) →
+//! `overlay` → one module for each table (`job`, `kind`, `host`, `toolchain`, `accept`) → [`model`].
+//!
+//! When you change the format: the key goes into `keys` and `docs/cluster-file.md` (a test compares them), its check
+//! into the table's module, and a fixture of each outcome into `fixtures/clusters`.
 
-use std::collections::BTreeMap;
+mod accept;
+pub mod code;
+mod expand;
+mod fields;
+mod findings;
+mod gpu;
+mod host;
+mod host_path;
+mod job;
+pub mod keys;
+mod kind;
+mod load;
+pub mod model;
+mod name;
+mod node;
+mod overlay;
+mod position;
+pub mod range;
+mod reach;
+mod select;
+mod syntax;
+mod toolchain;
+mod variables;
 
-use camino::Utf8PathBuf;
-use torchlift_schema::VariantId;
-
-/// The parsed and checked cluster.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Cluster {
-    /// The file it came from, absolute.
-    pub file: Utf8PathBuf,
-    /// The jobs in file order; the first is the default.
-    pub jobs: Vec<Job>,
-    /// The kinds in file order; one unnamed kind of defaults when the file has none.
-    pub kinds: Vec<Kind>,
-    /// The hosts in file order, ranges expanded.
-    pub hosts: Vec<Host>,
-    /// `[toolchain."triple"]` by triple.
-    pub toolchains: BTreeMap<String, Toolchain>,
-    /// `[slurm]`.
-    pub slurm: Slurm,
-    /// `[[accept]]`: findings taken as warnings, each with its reason.
-    pub accept: Vec<Accept>,
-}
-
-/// `[job.NAME]`.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Job {
-    /// Its name.
-    pub name: String,
-    /// Cargo package; none means the workspace's only one that has the bin or example.
-    pub package: Option<String>,
-    /// What of it to build.
-    pub artifact: ArtifactName,
-    /// Cargo profile.
-    pub profile: String,
-    /// Working folder below each host's path; empty is the path itself.
-    pub cwd: String,
-    /// Variables for every rank.
-    pub env: BTreeMap<String, String>,
-    /// Names passed on from the launcher's environment; masked wherever shown.
-    pub env_pass: Vec<String>,
-    /// Glob patterns that travel with `files = "push"`.
-    pub push: Vec<String>,
-    /// Paths that must be there before the start.
-    pub require: Vec<String>,
-}
-
-/// The cargo target of a job.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ArtifactName {
-    /// `bin = "NAME"`; none means the package's only bin.
-    Bin(Option<String>),
-    /// `example = "NAME"`.
-    Example(String),
-}
-
-/// `[kind.NAME]`: what hosts have in common for a build.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Kind {
-    /// Its name; empty for the unnamed kind of a file without kinds.
-    pub name: String,
-    /// Target triple; none is this machine's.
-    pub target: Option<String>,
-    /// Which libtorch.
-    pub libtorch: LibtorchChoice,
-    /// Cargo features.
-    pub features: Vec<String>,
-    /// Whether default features are on.
-    pub default_features: bool,
-    /// Further rustflags.
-    pub rustflags: Vec<String>,
-    /// Variables for the build.
-    pub build_env: BTreeMap<String, String>,
-    /// GPU capabilities such as `6.1`; empty: from the hosts' facts.
-    pub gpus: Vec<String>,
-    /// Folders before the libtorch in the library path.
-    pub library_path_before: Vec<String>,
-    /// Folders after it.
-    pub library_path_after: Vec<String>,
-    /// Build in a container.
-    pub container: Option<Container>,
-    /// Build on this host of the cluster.
-    pub build_on: Option<String>,
-}
-
-/// `libtorch = …` of a kind.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LibtorchChoice {
-    /// Not given: the program is built without one.
-    None,
-    /// `"auto"`.
-    Auto,
-    /// `"<family>/<name>"`.
-    Variant(VariantId),
-    /// An absolute path.
-    Path(Utf8PathBuf),
-}
-
-/// `container = { … }`.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Container {
-    /// `podman` or `docker`.
-    pub engine: String,
-    /// The image.
-    pub image: String,
-    /// Further arguments of `run`.
-    pub args: Vec<String>,
-}
-
-/// One `[[host]]` after expansion.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Host {
-    /// Its name: a DNS label (or `*` for Slurm).
-    pub name: String,
-    /// Index into [`Cluster::kinds`].
-    pub kind: usize,
-    /// Its view of the project, absolute; for reach `local` relative ones are joined to the cluster file's folder.
-    pub path: Utf8PathBuf,
-    /// How it is reached.
-    pub reach: Reach,
-    /// How files get there.
-    pub files: Files,
-    /// How many ranks.
-    pub slots: Slots,
-    /// Which cards, by index or UUID; empty is all.
-    pub devices: Vec<Device>,
-    /// Variables for its ranks, over the job's.
-    pub env: BTreeMap<String, String>,
-    /// Words put before the program.
-    pub runner: Vec<String>,
-    /// Line of its `[[host]]` in the cluster file, from 1.
-    pub line: u32,
-}
-
-/// `reach = …`.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Reach {
-    /// This machine.
-    Local,
-    /// `{ ssh = "user@host" }`.
-    Ssh(String),
-    /// `{ agent = "tls:host:port" }`.
-    Agent(String),
-    /// `"slurm"`.
-    Slurm,
-}
-
-/// `files = …`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Files {
-    /// The host sees the same tree.
-    Shared,
-    /// Sent by content.
-    Push,
-}
-
-/// `slots = …`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Slots {
-    /// Not given: its GPUs, else 1.
-    Default,
-    /// `"gpus"`: one a chosen card.
-    Gpus,
-    /// A number, at least 1.
-    Count(u32),
-}
-
-/// One of `devices`.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Device {
-    /// By index in PCI order.
-    Index(u32),
-    /// By UUID.
-    Uuid(String),
-}
-
-/// `[toolchain."triple"]`: everything optional.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Toolchain {
-    /// The cargo to run.
-    pub cargo: Option<String>,
-    /// The rustc it uses.
-    pub rustc: Option<String>,
-    /// The linker.
-    pub linker: Option<String>,
-    /// The C compiler.
-    pub cc: Option<String>,
-    /// The C++ compiler.
-    pub cxx: Option<String>,
-    /// The archiver.
-    pub ar: Option<String>,
-    /// The sysroot.
-    pub sysroot: Option<String>,
-    /// The glibc floor asked for.
-    pub glibc: Option<String>,
-    /// Words put before a program of this target to run it here.
-    pub runner: Vec<String>,
-}
-
-/// `[slurm]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Slurm {
-    /// Further arguments of `sbatch`.
-    pub sbatch: Vec<String>,
-    /// Further arguments of `srun`.
-    pub srun: Vec<String>,
-}
-
-/// `[[accept]]`: a finding that is taken as a warning.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Accept {
-    /// The finding's code.
-    pub code: String,
-    /// Only on this host.
-    pub host: Option<String>,
-    /// Why: required.
-    pub reason: String,
-}
+pub use accept::is_acceptable;
+pub use host_path::HostPath;
+pub use load::{Loaded, Lookup, Reading, SCHEMA, Source, load, lookup, overlay_path, parse, read};
+pub use model::{
+    Accept, ArtifactName, Cluster, Container, Device, Files, Host, Job, Kind, LibtorchChoice, Places, Reach, Slots,
+    Slurm, Toolchain,
+};

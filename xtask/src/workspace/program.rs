@@ -210,6 +210,7 @@ mod tests {
             env_pass: Vec::new(),
             push: Vec::new(),
             require: Vec::new(),
+            places: Default::default(),
         }
     }
 

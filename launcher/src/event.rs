@@ -23,6 +23,17 @@ pub enum Stream {
     Stderr,
 }
 
+/// What failed when a process could not be started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StartStep {
+    /// The system had no room for another process, or its command could not be handed over.
+    Fork,
+    /// Its working folder could not be entered.
+    Folder,
+    /// Its program could not be executed.
+    Program,
+}
+
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -37,6 +48,8 @@ pub enum End {
     },
     /// It could not be started.
     NotStarted {
+        /// What failed.
+        step: StartStep,
         /// The `errno` that says why.
         errno: i32,
     },
@@ -118,6 +131,12 @@ pub enum Event<'a> {
     /// The grace is over, or a second signal came: what is left gets SIGKILL.
     Killing {
         /// Ranks that still ran.
+        ranks: &'a [Rank],
+    },
+    /// SIGKILL did not end these in time: the system holds them, often in a dead file system or a driver.
+    /// The run ends without them.
+    Unkillable {
+        /// Ranks that are still there.
         ranks: &'a [Rank],
     },
     /// All is over.

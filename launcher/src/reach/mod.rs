@@ -1,1 +1,3 @@
-//! Written next: see the design.
+//! How a host is reached: each way brings an allocator up on the host and gives back a connection to it.
+
+pub(crate) mod local;

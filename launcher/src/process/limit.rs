@@ -1,0 +1,63 @@
+//! How many files this process may have open.
+//!
+//! A rank costs the launcher two pipe ends, and two log files of whoever observes; a soft limit of 1024 is soon used up.
+//! The launcher raises its own soft limit; ranks get the original one, because programs that use `select` or close every
+//! descriptor up to the limit depend on it.
+
+use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
+
+/// Open files that one rank costs the launcher: the read ends of its pipes and two log files.
+const PER_RANK: u64 = 4;
+/// Open files that one host costs: its guard's socket and its pidfd.
+const PER_HOST: u64 = 2;
+/// Room for what is open for a moment: the ends of pipes on their way to a guard, /proc, the console, the report.
+const RESERVE: u64 = 64;
+
+/// The hard limit is below what the run needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooFewFiles {
+    /// Open files that the run needs.
+    pub(crate) needed: u64,
+    /// Open files that the hard limit allows.
+    pub(crate) hard: u64,
+}
+
+/// Makes sure that this many hosts and ranks fit; gives the soft limit as it was before.
+pub(crate) fn make_room(hosts: usize, ranks: u32) -> nix::Result<Result<u64, TooFewFiles>> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    let needed = open_now() + PER_RANK * u64::from(ranks) + PER_HOST * hosts as u64 + RESERVE;
+    match plan(needed, soft, hard) {
+        Err(too_few) => Ok(Err(too_few)),
+        Ok(wanted) => {
+            if wanted > soft {
+                setrlimit(Resource::RLIMIT_NOFILE, wanted, hard)?;
+            }
+            Ok(Ok(soft))
+        }
+    }
+}
+
+/// The soft limit to have.
+fn plan(needed: u64, soft: rlim_t, hard: rlim_t) -> Result<rlim_t, TooFewFiles> {
+    if needed > hard { Err(TooFewFiles { needed, hard }) } else { Ok(soft.max(needed)) }
+}
+
+fn open_now() -> u64 {
+    fs_err::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_soft_limit_rises_to_what_is_needed_and_never_falls() {
+        assert_eq!(plan(500, 256, 4096), Ok(500));
+        assert_eq!(plan(100, 256, 4096), Ok(256));
+    }
+
+    #[test]
+    fn a_hard_limit_below_the_need_is_refused_with_both_numbers() {
+        assert_eq!(plan(5000, 256, 4096), Err(TooFewFiles { needed: 5000, hard: 4096 }));
+    }
+}

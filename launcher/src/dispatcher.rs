@@ -214,13 +214,19 @@ impl<'a> Run<'a> {
                     self.feed(Input::Signal(signal))?;
                 }
             }
+            // After the output: what came in this turn may be what the observer waited for.
+            let now = self.clock.now();
+            if self.observer.deadline().is_some_and(|deadline| deadline <= now) {
+                self.observer.tick(now);
+            }
         }
     }
 
     /// Waits for the next thing to happen; gives what it concerns.
     fn wait(&self) -> Result<Vec<u64>, DispatchError> {
         let now = self.clock.now();
-        let until = self.state.deadline().map(|deadline| deadline.since(now));
+        let deadlines = self.state.deadline().into_iter().chain(self.observer.deadline());
+        let until = deadlines.min().map(|deadline| deadline.since(now));
         let retry = self.allocators.iter().any(Allocator::is_behind).then_some(Duration::from_millis(RETRY_MS));
         // Rounded up: a wait that ends before the deadline would only be repeated.
         let timeout = until.into_iter().chain(retry).min().map(|time| time.as_micros().div_ceil(1000));

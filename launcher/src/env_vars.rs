@@ -20,6 +20,16 @@ pub const TORCHLIFT_INTERNAL_GUARD: &str = "TORCHLIFT_INTERNAL_GUARD";
 pub const TORCHLIFT_INTERNAL_PREFIX: &str = "TORCHLIFT_INTERNAL";
 /// The loader's search path.
 pub const LD_LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
+/// Where what can be made again is kept; default `~/.cache`. Digests are remembered below it.
+pub const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
+/// The user's home.
+pub const HOME: &str = "HOME";
+/// Folders in which a program that is named without one is looked for.
+pub const PATH: &str = "PATH";
+/// When set and not empty, nothing of ours is coloured.
+pub const NO_COLOR: &str = "NO_COLOR";
+/// What kind of terminal it is; `dumb` knows no colours.
+pub const TERM: &str = "TERM";
 /// The 17 variables that torchrun sets for every worker, in its order; none may stand in a file's `env`.
 pub const TORCHRUN: [&str; 17] = [
     "LOCAL_RANK",

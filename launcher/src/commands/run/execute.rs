@@ -1,0 +1,163 @@
+//! Carries a request out: plan, look, write down, run, report.
+//!
+//! Nothing is made on disk before every check has passed, and nothing runs before everything is written down.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use torchlift_schema::{Finding, exit_code};
+
+use super::flags::{Format, RunOptions};
+use super::watchers::Watchers;
+use super::{lookup, preflight};
+use crate::allocator::port::PortError;
+use crate::clock::{self, Moment};
+use crate::dispatcher::{self, DispatchError};
+use crate::env_vars;
+use crate::error::CommandError;
+use crate::event::Outcome;
+use crate::output::terminal;
+use crate::plan::{self, LaunchPlan, Planned, RunRequest};
+use crate::preflight::code;
+use crate::process::signal;
+use crate::report::verdict::Verdict;
+use crate::report::{console, dry_run, failure, json, shown};
+
+/// Runs of the same name that may be there already; more means that something else is wrong.
+const NAMES: u32 = 100;
+/// The dispatcher's clock starts with the run.
+const START: Moment = Moment::after_zero(Duration::ZERO);
+
+/// Carries a request out and gives the run's exit code: the first failing rank's own, or 128 + signal.
+///
+/// When a signal to this process ended ranks, the process dies by that signal once all is cleaned up and written,
+/// so that this does not return.
+///
+/// # Errors
+/// Whatever keeps the run from starting; then no rank has run.
+pub fn execute(request: RunRequest, options: RunOptions) -> Result<u8, CommandError> {
+    let mut request = request;
+    let mut planned = build(&request)?;
+    if options.is_dry_run {
+        tell(&planned.warnings);
+        return show(&planned, options.format);
+    }
+    let mut findings = std::mem::take(&mut planned.warnings);
+    findings.extend(preflight::check(&request, &planned));
+    if let Some(code) = code::exit_code(&findings) {
+        return Err(CommandError::findings(code, "the run was not started", findings));
+    }
+    tell(&findings);
+    make_folder(&mut request, &mut planned)?;
+    run(&planned, options)
+}
+
+fn build(request: &RunRequest) -> Result<Planned, CommandError> {
+    let path = request.base_env.get(OsStr::new(env_vars::PATH)).map(OsString::as_os_str);
+    // A runner is named in a file, so that the working directory of the moment says nothing about it.
+    let find = |name: &OsStr| lookup::find(name, path, "/".as_ref());
+    plan::build(request, &find)
+        .map_err(|findings| CommandError::findings(exit_code::USAGE, "the run cannot be planned", findings))
+}
+
+fn tell(warnings: &[Finding]) {
+    if !warnings.is_empty() {
+        console::print(&failure::render_findings(warnings));
+    }
+}
+
+fn show(planned: &Planned, format: Format) -> Result<u8, CommandError> {
+    let text = match format {
+        Format::Text => dry_run::render(planned),
+        Format::Json => json::text(&shown::plan(planned)),
+    };
+    terminal::print_data(text.as_bytes())
+        .map_err(|error| CommandError::new(exit_code::USAGE, "cannot write to stdout").because(error))?;
+    Ok(exit_code::OK)
+}
+
+/// Makes the run's folder, which nobody else may have made: a run of the same name on a shared folder gets its own.
+fn make_folder(request: &mut RunRequest, planned: &mut Planned) -> Result<(), CommandError> {
+    let id = request.run_id.clone();
+    fs_err::create_dir_all(&request.runs_dir).map_err(unwritable)?;
+    for number in 2..NAMES {
+        match fs_err::create_dir(&planned.plan.run_dir) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(unwritable(error)),
+            Err(_) => {
+                request.run_id = format!("{id}-{number}");
+                *planned = build(request)?;
+            }
+        }
+    }
+    Err(unwritable(io::ErrorKind::AlreadyExists.into()))
+}
+
+fn unwritable(error: io::Error) -> CommandError {
+    CommandError::new(exit_code::USAGE, "the run's files cannot be made")
+        .because(error)
+        .hint("choose another folder with `--runs DIR`, or make room")
+}
+
+fn run(planned: &Planned, options: RunOptions) -> Result<u8, CommandError> {
+    let plan = &planned.plan;
+    let mut watchers = Watchers::create(planned, options, START, clock::wall()).map_err(unwritable)?;
+    if !options.is_quiet {
+        console::print(&console::start(plan));
+    }
+    let outcome = dispatcher::run(plan, &mut watchers).map_err(|error| not_dispatched(error, &plan.run_dir))?;
+    finish(plan, &watchers, outcome, options);
+    match Verdict::of(outcome) {
+        Verdict::Code(code) => Ok(code),
+        Verdict::DieBy(number) => signal::die_by(number),
+    }
+}
+
+fn not_dispatched(error: DispatchError, folder: &Path) -> CommandError {
+    let code = match &error {
+        // Of what the command line asked for, this machine has not enough.
+        DispatchError::Port(_) | DispatchError::TooFewFiles { .. } | DispatchError::Busy => exit_code::USAGE,
+        DispatchError::Guard { .. } | DispatchError::GuardEnded { .. } | DispatchError::System { .. } => {
+            exit_code::UNREACHABLE
+        }
+    };
+    let hint = match &error {
+        DispatchError::Port(PortError::Busy { .. }) => Some("leave `--master-port` out, and a free one is taken"),
+        DispatchError::Port(PortError::Refused { .. }) => {
+            Some("choose a port from 1024 on, or leave `--master-port` out")
+        }
+        DispatchError::TooFewFiles { .. } => Some("raise the hard limit (`ulimit -Hn`), or start fewer ranks"),
+        _ => None,
+    };
+    let failed = CommandError::new(code, format!("the run in `{}` was given up", folder.display())).because(error);
+    match hint {
+        Some(hint) => failed.hint(hint),
+        None => failed,
+    }
+}
+
+/// Writes the report and says how it went.
+fn finish(plan: &LaunchPlan, watchers: &Watchers, outcome: Outcome, options: RunOptions) {
+    let lost = watchers.files.lost();
+    let report = watchers.record.report(outcome, lost);
+    let written = json::write_report(&plan.run_dir, &report);
+    let mut text = String::new();
+    if lost > 0 {
+        text.push_str(&console::warning(&format!("{lost} bytes of ranks' output are in no file")));
+    }
+    if let Err(error) = written {
+        text.push_str(&console::warning(&format!("the report cannot be written: {error}")));
+    }
+    text.push_str(&console::failure(outcome, &watchers.record).unwrap_or_default());
+    if !options.is_quiet {
+        text.push_str(&console::end(outcome, &watchers.record, &plan.run_id));
+    }
+    console::print(&text);
+    if options.format == Format::Json
+        && let Err(error) = terminal::print_data(json::text(&report).as_bytes())
+    {
+        console::print(&console::warning(&format!("the report cannot be printed: {error}")));
+    }
+}

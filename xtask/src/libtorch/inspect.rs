@@ -8,10 +8,11 @@ mod headers;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use sha2::{Digest as _, Sha256};
+use torchlift::preflight::symbols::CxxAbi;
+use torchlift::preflight::{ElfError, elf, symbols};
 use torchlift_schema::Accelerator;
 
 use super::archive::hex;
-use super::library::{Library, LibraryError};
 
 /// What the files of a variant say.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -119,6 +120,20 @@ pub fn inspect(root: &Utf8Path, cache: Option<&Utf8Path>) -> Result<VariantFacts
     Ok(facts)
 }
 
+/// What can be told of a folder at once, without its symbols: its version and its CPU architecture.
+///
+/// # Errors
+/// As [`inspect`].
+pub fn peek(root: &Utf8Path) -> Result<(String, String), InspectError> {
+    check_shape(root)?;
+    let version = version(root).ok_or_else(|| InspectError::NoVersion { root: root.to_owned() })?;
+    let file = root.join("lib/libtorch_cpu.so");
+    match elf::read(file.as_std_path()) {
+        Ok(facts) => Ok((version, facts.arch)),
+        Err(source) => Err(InspectError::Library { file, source: Box::new(source) }),
+    }
+}
+
 fn check_shape(root: &Utf8Path) -> Result<(), InspectError> {
     if !root.is_dir() {
         return Err(InspectError::Missing { root: root.to_owned() });
@@ -149,21 +164,26 @@ fn read(root: &Utf8Path, tree: &headers::Tree) -> Result<VariantFacts, InspectEr
     let mut runtime = None;
     for name in &tree.libraries {
         let file = root.join("lib").join(name);
-        let library = match Library::read(&file, true) {
-            Ok(library) => library,
+        let read = elf::read(file.as_std_path()).and_then(|facts| Ok((facts, symbols::read(file.as_std_path())?)));
+        let (facts, exports) = match read {
+            Ok(read) => read,
             // A linker script or a stray text is no part of the ABI, unless it is one of the libraries themselves.
-            Err(LibraryError::Format(_)) if !["libtorch_cpu.so", "libc10.so"].contains(&name.as_str()) => continue,
+            Err(
+                ElfError::NotElf { .. }
+                | ElfError::LinkerScript { .. }
+                | ElfError::Script { .. }
+                | ElfError::Empty { .. },
+            ) if !["libtorch_cpu.so", "libc10.so"].contains(&name.as_str()) => continue,
             Err(source) => return Err(InspectError::Library { file, source: Box::new(source) }),
         };
         match name.as_str() {
-            "libtorch_cpu.so" => cpu_arch.clone_from(&library.cpu_arch),
-            // Both marks can be there (a library may export for both); only the old one alone means the old ABI.
-            "libc10.so" => is_cxx11_abi = library.has_cxx11 || !library.has_old_string,
-            "libtorch_cuda.so" | "libtorch_hip.so" => runtime = library.needed.iter().find_map(|name| toolkit(name)),
+            "libtorch_cpu.so" => cpu_arch.clone_from(&facts.arch),
+            "libc10.so" => is_cxx11_abi = exports.cxx_abi != CxxAbi::PreCxx11,
+            "libtorch_cuda.so" | "libtorch_hip.so" => runtime = facts.needed.iter().find_map(|name| toolkit(name)),
             _ => {}
         }
-        let soname = library.soname.unwrap_or_default();
-        digest.update(format!("{name}\0{soname}\0{}\0", library.exports));
+        let soname = facts.soname.unwrap_or_default();
+        digest.update(format!("{name}\0{soname}\0{}\0", exports.sha256));
     }
     digest.update(format!("{version}\0{is_cxx11_abi}"));
     Ok(VariantFacts {

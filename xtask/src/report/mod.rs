@@ -1,1 +1,3 @@
-//! Written next: see the design.
+//! The only room that prints.
+
+pub mod fetch;

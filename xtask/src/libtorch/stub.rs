@@ -1,0 +1,109 @@
+//! The `libtorch.so` of a cut variant: an empty shared library that needs `libtorch_cpu.so`.
+//!
+//! The one in a CUDA wheel needs `libtorch_cuda.so`, and a program that keeps it would die in the loader with 127.
+//! It is written here byte by byte, so that no compiler is needed. A linker script would serve `-ltorch` as well, but
+//! not a program that was linked elsewhere and finds `libtorch.so` only at run time.
+
+use object::write::elf::{FileHeader, ProgramHeader, Writer};
+use object::{Endianness, elf};
+
+/// Memory is protected by pages; 64 KiB is the largest that any supported CPU uses.
+const PAGE: u64 = 0x10000;
+
+/// The bytes of the library for a CPU architecture as in a target triple; none for one it cannot be written for.
+pub(super) fn libtorch_so(cpu_arch: &str) -> Option<Vec<u8>> {
+    let machine = match cpu_arch {
+        "x86_64" => elf::EM_X86_64,
+        "aarch64" => elf::EM_AARCH64,
+        _ => return None,
+    };
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(Endianness::Little, true, &mut bytes);
+
+    writer.reserve_file_header();
+    writer.reserve_program_headers(3);
+    writer.reserve_null_section_index();
+    writer.reserve_hash_section_index();
+    writer.reserve_dynsym_section_index();
+    writer.reserve_dynstr_section_index();
+    writer.reserve_dynamic_section_index();
+    writer.reserve_shstrtab_section_index();
+    writer.reserve_null_dynamic_symbol_index();
+    let soname = writer.add_dynamic_string(b"libtorch.so");
+    let needed = writer.add_dynamic_string(b"libtorch_cpu.so");
+    let origin = writer.add_dynamic_string(b"$ORIGIN");
+    let hash = writer.reserve_hash(1, 1);
+    let dynsym = writer.reserve_dynsym();
+    let dynstr = writer.reserve_dynstr().ok()?;
+    let dynstr_end = writer.reserved_len();
+    let dynamic = writer.reserve_dynamic(9);
+    let loaded_end = writer.reserved_len();
+    writer.reserve_shstrtab().ok()?;
+    writer.reserve_section_headers();
+
+    let header = FileHeader {
+        os_abi: elf::ELFOSABI_SYSV,
+        abi_version: 0,
+        e_type: elf::ET_DYN,
+        e_machine: machine,
+        e_entry: 0,
+        e_flags: elf::FileFlags(0),
+    };
+    writer.write_file_header(&header).ok()?;
+    writer.write_align_program_headers();
+    // One segment holds everything: the loader writes into the dynamic table, and nothing here is code.
+    let load = ProgramHeader {
+        p_type: elf::PT_LOAD,
+        p_flags: elf::PF_R | elf::PF_W,
+        p_offset: 0,
+        p_vaddr: 0,
+        p_paddr: 0,
+        p_filesz: loaded_end,
+        p_memsz: loaded_end,
+        p_align: PAGE,
+    };
+    writer.write_program_header(&load);
+    let size = loaded_end - dynamic;
+    writer.write_program_header(&ProgramHeader {
+        p_type: elf::PT_DYNAMIC,
+        p_flags: elf::PF_R | elf::PF_W,
+        p_offset: dynamic,
+        p_vaddr: dynamic,
+        p_paddr: dynamic,
+        p_filesz: size,
+        p_memsz: size,
+        p_align: 8,
+    });
+    // Without it the loader would make every program's stack executable.
+    writer.write_program_header(&ProgramHeader {
+        p_type: elf::PT_GNU_STACK,
+        p_flags: elf::PF_R | elf::PF_W,
+        p_offset: 0,
+        p_vaddr: 0,
+        p_paddr: 0,
+        p_filesz: 0,
+        p_memsz: 0,
+        p_align: 16,
+    });
+    writer.write_hash(1, 1, |_| None);
+    writer.write_null_dynamic_symbol();
+    writer.write_dynstr();
+    writer.write_align_dynamic();
+    writer.write_dynamic_string(elf::DT_NEEDED, needed).ok()?;
+    writer.write_dynamic_string(elf::DT_SONAME, soname).ok()?;
+    writer.write_dynamic_string(elf::DT_RUNPATH, origin).ok()?;
+    writer.write_dynamic(elf::DT_HASH, hash).ok()?;
+    writer.write_dynamic(elf::DT_STRTAB, dynstr).ok()?;
+    writer.write_dynamic(elf::DT_SYMTAB, dynsym).ok()?;
+    writer.write_dynamic(elf::DT_STRSZ, dynstr_end - dynstr).ok()?;
+    writer.write_dynamic(elf::DT_SYMENT, 24).ok()?;
+    writer.write_dynamic(elf::DT_NULL, 0).ok()?;
+    writer.write_shstrtab();
+    writer.write_null_section_header();
+    writer.write_hash_section_header(hash);
+    writer.write_dynsym_section_header(dynsym, 1);
+    writer.write_dynstr_section_header(dynstr);
+    writer.write_dynamic_section_header(dynamic);
+    writer.write_shstrtab_section_header();
+    Some(bytes)
+}

@@ -39,7 +39,7 @@ pub enum EnvelopeError {
     CutShort {
         /// Line, from 1.
         line: usize,
-        /// Column, from 1, in bytes.
+        /// Column, from 1, in bytes; 0 where the line has none.
         column: usize,
     },
     /// No JSON.
@@ -47,7 +47,7 @@ pub enum EnvelopeError {
     Syntax {
         /// Line, from 1.
         line: usize,
-        /// Column, from 1, in bytes.
+        /// Column, from 1, in bytes; 0 where the line has none.
         column: usize,
         /// What the parser met.
         reason: String,
@@ -57,7 +57,7 @@ pub enum EnvelopeError {
     TrailingData {
         /// Line, from 1.
         line: usize,
-        /// Column, from 1, in bytes.
+        /// Column, from 1, in bytes; 0 where the line has none.
         column: usize,
     },
     /// One object has one key twice, at any level.
@@ -81,7 +81,7 @@ pub enum EnvelopeError {
         path: String,
     },
     /// A value of another type than it has to be.
-    #[error("`{path}` is {found} where {wanted} belongs")]
+    #[error("{} is {found} where {wanted} belongs", place_of(.path))]
     WrongType {
         /// Path of the key; `.` is the whole file.
         path: String,
@@ -91,7 +91,7 @@ pub enum EnvelopeError {
         wanted: String,
     },
     /// A value of the right type that cannot be read.
-    #[error("`{path}`: {reason}")]
+    #[error("{}: {reason}", place_of(.path))]
     WrongValue {
         /// Path of the key.
         path: String,
@@ -112,12 +112,26 @@ pub enum EnvelopeError {
         /// What was computed.
         computed: String,
     },
-    /// Values that break a rule of the format: all of them.
-    #[error("{} of its values cannot be", .findings.len())]
+    /// Values that break a rule of the format: all of them. `Display` has the first and how many more there are.
+    #[error("{}", first_of(.findings))]
     Values {
         /// One a broken rule, with the path of the key in its place.
         findings: Vec<Finding>,
     },
+}
+
+/// How a path is called in a message.
+fn place_of(path: &str) -> String {
+    if path == "." { "the top level".to_owned() } else { format!("`{path}`") }
+}
+
+fn first_of(findings: &[Finding]) -> String {
+    let Some(first) = findings.first() else { return "breaks a rule of the format".to_owned() };
+    let text = format!("{}: {}", first.place, first.message);
+    match findings.len() - 1 {
+        0 => text,
+        more => format!("{text}; and {more} more"),
+    }
 }
 
 impl EnvelopeError {

@@ -38,3 +38,41 @@ pub const TABLE: &[(u8, &str)] = &[
     (INTERRUPTED, "interrupted before any rank ran"),
     (RANK_USED_OUR_CODE, "a rank returned a code of ours"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Name and number of every constant of this file.
+    fn constants() -> Vec<(&'static str, u8)> {
+        include_str!("exit_code.rs")
+            .lines()
+            .filter_map(|line| line.strip_prefix("pub const ")?.split_once(": u8 = "))
+            .map(|(name, number)| (name, number.trim_end_matches(';').parse().unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn the_table_has_every_code_of_ours_once() {
+        let wanted: Vec<u8> = constants().into_iter().filter(|(name, _)| *name != "OK").map(|(_, code)| code).collect();
+        let found: Vec<u8> = TABLE.iter().map(|(code, _)| *code).collect();
+        assert_eq!(found, wanted);
+        assert!(wanted.len() >= 10);
+    }
+
+    #[test]
+    fn no_two_codes_and_no_two_meanings_are_the_same() {
+        let codes: BTreeSet<u8> = constants().into_iter().map(|(_, code)| code).collect();
+        assert_eq!(codes.len(), constants().len());
+        let meanings: BTreeSet<&str> = TABLE.iter().map(|(_, meaning)| *meaning).collect();
+        assert_eq!(meanings.len(), TABLE.len());
+    }
+
+    #[test]
+    fn codes_of_ours_are_no_signals_and_no_common_ones() {
+        assert_eq!(OK, 0);
+        assert!(TABLE.iter().all(|(code, meaning)| (200..=219).contains(code) && !meaning.is_empty()));
+    }
+}

@@ -126,3 +126,42 @@ impl LibtorchRecord {
         Self { variant, version: version.into(), accelerator, archs: Vec::new(), libraries: Vec::new() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variant_id_is_a_family_and_a_name() {
+        for text in ["precompiled/cu128", "builds/sm61-sm120", "a/b", "_/+", "x.y/1.2+cu_3"] {
+            let id: VariantId = text.parse().unwrap();
+            assert_eq!((id.as_str(), id.to_string()), (text, text.to_owned()));
+            assert_eq!(serde_json::to_string(&id).unwrap(), format!("\"{text}\""));
+            assert_eq!(serde_json::from_str::<VariantId>(&format!("\"{text}\"")).unwrap(), id);
+        }
+    }
+
+    #[test]
+    fn a_text_that_leaves_the_store_or_reads_as_an_option_is_no_variant_id() {
+        let wrong = [
+            "", "/", "a", "a/", "/b", "a/b/c", "../a", "a/..", "./a", "a/.b", ".a/b", "-a/b", "a/-b", "a b/c", "a/é",
+            "a/b\n", "a\\b/c", "a/b\0", "~/b", "$HOME/b",
+        ];
+        for text in wrong {
+            assert!(text.parse::<VariantId>().is_err(), "{text:?}");
+            let json = serde_json::to_string(text).unwrap();
+            assert!(serde_json::from_str::<VariantId>(&json).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_slug_is_one_folder_name() {
+        assert_eq!("builds/sm61-sm120".parse::<VariantId>().unwrap().slug(), "builds-sm61-sm120");
+    }
+
+    #[test]
+    fn an_accelerator_without_a_version_is_a_plain_word() {
+        assert_eq!(serde_json::to_string(&Accelerator::Cpu).unwrap(), r#""cpu""#);
+        assert_eq!(serde_json::to_string(&Accelerator::Cuda("12.8".into())).unwrap(), r#"{"cuda":"12.8"}"#);
+    }
+}

@@ -54,14 +54,15 @@ pub fn per_host_map(bytes: &[u8]) -> Result<BTreeMap<String, PerHostEnvelope>, E
 /// Reads what it is: an [`Envelope`], a bare [`PerHostEnvelope`], or the plain map of them.
 ///
 /// The rule looks at the top-level keys whose value is *not* an object, since every value of the map is one:
-/// with `version` it is an envelope; else with `bin`, `ld_library_path` or `cwd_subpath` a per-host envelope; else the map.
-/// So a host may be called `bin`, and a broken file is judged as what it was meant to be.
+/// with `version` or `self_sha256` it is an envelope; else with `bin`, `ld_library_path` or `cwd_subpath` a per-host envelope;
+/// else the map. So a host may be called `bin`, a broken file is judged as what it was meant to be, and an envelope that lost
+/// its `version` does not pass as something that has no digest.
 pub fn any(bytes: &[u8]) -> Result<Reading, EnvelopeError> {
     let text = limit::check(bytes)?;
     probe(text)?;
     let node = Node::parse(text)?;
     let has = |key: &str| node.get(key).is_some_and(|value| !value.is_object());
-    if has("version") {
+    if has("version") || has("self_sha256") {
         Ok(Reading::Envelope(Box::new(envelope_of(&node)?)))
     } else if ["bin", "ld_library_path", "cwd_subpath"].into_iter().any(has) {
         Ok(Reading::PerHost(per_host_of(&node)?))

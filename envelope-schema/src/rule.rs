@@ -125,3 +125,101 @@ pub(crate) fn is_code(text: &str) -> bool {
 pub(crate) fn is_text(text: &str) -> bool {
     !text.is_empty() && !text.contains('\0')
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Texts near the rules: their own characters, in every order.
+    fn near() -> impl Strategy<Value = String> {
+        prop_oneof![
+            "[a/.:;$\\x00\\-]{0,8}",
+            "[0-9a-fA-F]{0,3}|[0-9a-f]{63,65}|[0-9a-fG]{64}",
+            "(x86-64-v|armv)?[0-9]{0,2}[.]?[0-9]{0,2}(-a)?",
+            "-?[A-Za-z0-9-]{0,64}-?",
+            "[a-z0-9A-Z-]{0,8}\\PC{0,2}",
+            "[a-z_.+-]{0,3}/?[a-z_.+-]{0,3}/?",
+            "[\\x00-\\x20\\x7f/.]{0,3}",
+            ".{250,256}",
+        ]
+    }
+
+    fn is_relative_path(text: &str) -> bool {
+        let run =
+            crate::PerHostEnvelope { bin: text.to_owned(), ld_library_path: String::new(), cwd_subpath: String::new() };
+        run.validate().is_empty()
+    }
+
+    fn is_relative_path_or_empty(text: &str) -> bool {
+        let run = crate::PerHostEnvelope {
+            bin: "a".to_owned(),
+            ld_library_path: String::new(),
+            cwd_subpath: text.to_owned(),
+        };
+        run.validate().is_empty()
+    }
+
+    fn is_library_path(text: &str) -> bool {
+        let run = crate::PerHostEnvelope {
+            bin: "a".to_owned(),
+            ld_library_path: text.to_owned(),
+            cwd_subpath: String::new(),
+        };
+        run.validate().is_empty()
+    }
+
+    fn is_variant_id(text: &str) -> bool {
+        text.parse::<crate::VariantId>().is_ok()
+    }
+
+    type Rule = (&'static str, fn(&str) -> bool);
+
+    const RULES: &[Rule] = &[
+        (RELATIVE_PATH, is_relative_path),
+        (RELATIVE_PATH_OR_EMPTY, is_relative_path_or_empty),
+        (LIBRARY_PATH, is_library_path),
+        (HOST, is_host),
+        (HOST_LABEL, is_host_label),
+        (SHA256, is_sha256),
+        (HEX_BYTES, is_hex_bytes),
+        (HEX, is_hex),
+        (TARGET, is_target),
+        (SYMBOL_VERSION, is_symbol_version),
+        (TOOLKIT_VERSION, is_toolkit_version),
+        (CPU_LEVEL, is_cpu_level),
+        (FILE_NAME, is_file_name),
+        (CODE, is_code),
+        (TEXT, is_text),
+        (VARIANT_ID, is_variant_id),
+    ];
+
+    #[test]
+    fn every_pattern_is_held_against_its_predicate() {
+        let patterns = include_str!("rule.rs").lines().filter(|line| line.contains(": &str = ")).count();
+        // One of these lines is the filter above.
+        assert_eq!(patterns - 1, RULES.len());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4096))]
+
+        #[test]
+        fn a_pattern_and_its_predicate_agree(text in near()) {
+            thread_local! {
+                static VALIDATORS: Vec<jsonschema::Validator> = RULES
+                    .iter()
+                    .map(|(pattern, _)| jsonschema::validator_for(&serde_json::json!({ "pattern": pattern })).unwrap())
+                    .collect();
+            }
+            let value = serde_json::Value::from(text.clone());
+            VALIDATORS.with(|validators| {
+                for (validator, (pattern, holds)) in validators.iter().zip(RULES) {
+                    prop_assert_eq!(holds(&text), validator.is_valid(&value), "{} and {:?}", pattern, text);
+                }
+                Ok(())
+            })?;
+        }
+    }
+}

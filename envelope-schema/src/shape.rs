@@ -96,7 +96,8 @@ fn found(unexpected: &Unexpected<'_>) -> String {
         Unexpected::Bool(value) => format!("`{value}`"),
         Unexpected::Unsigned(value) => format!("the number `{value}`"),
         Unexpected::Signed(value) => format!("the number `{value}`"),
-        Unexpected::Float(value) => format!("the number `{value}`"),
+        // `{:?}` keeps the point of `1.0`, which is what is wrong with it.
+        Unexpected::Float(value) => format!("the number `{value:?}`"),
         Unexpected::Seq => "an array".to_owned(),
         Unexpected::Map => "an object".to_owned(),
         other => other.to_string(),
@@ -233,7 +234,7 @@ impl<'de> VariantAccess<'de> for Variant<'de> {
     fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, Fault> {
         match self.content {
             Some(content) => seed.deserialize(Shape(content)),
-            None => Err(Fault::custom(format!("`{0}` is an object `{{\"{0}\": …}}`", tree::shown(self.name)))),
+            None => Err(Fault::custom(format!("`{0}` has to be an object `{{\"{0}\": …}}`", tree::shown(self.name)))),
         }
     }
 

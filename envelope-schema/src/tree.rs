@@ -63,7 +63,7 @@ impl Node {
             Self::Null => "null".to_owned(),
             Self::Bool(value) => format!("`{value}`"),
             Self::Number(value) => format!("the number `{value}`"),
-            Self::Text(_) => "a string".to_owned(),
+            Self::Text(text) => format!("the string `{}`", shown(text)),
             Self::List(_) => "an array".to_owned(),
             Self::Object(_) => "an object".to_owned(),
         }

@@ -65,6 +65,13 @@ pub fn validate_map(map: &BTreeMap<String, PerHostEnvelope>) -> Vec<Finding> {
     check.findings
 }
 
+/// What the loader does not take as a character of a folder's name, and what it does instead.
+const CHARACTERS: [(char, &str); 3] = [
+    (';', "`;`, where the loader splits too"),
+    ('$', "`$`, which the loader expands"),
+    ('\0', "a NUL, where the loader stops"),
+];
+
 /// Collects findings; `prefix` stands in front of each key.
 #[derive(Default)]
 struct Check {
@@ -152,15 +159,12 @@ impl Check {
                     format!("element {number}, `{}`, is not absolute", shown(element)),
                 );
             }
-            for (character, name) in [(';', "`;`"), ('$', "`$`"), ('\0', "a NUL")] {
+            for (character, name) in CHARACTERS {
                 if element.contains(character) {
                     self.add(
                         "envelope-library-path-character",
                         "ld_library_path",
-                        format!(
-                            "element {number}, `{}`, has {name}, which the loader does not take as itself",
-                            shown(element)
-                        ),
+                        format!("element {number}, `{}`, has {name}", shown(element)),
                     );
                 }
             }

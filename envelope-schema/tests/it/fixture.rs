@@ -1,0 +1,184 @@
+//! The fixtures of `fixtures/envelopes`: bytes and expected result, side by side.
+//!
+//! `NAME.json` has the bytes as they are; `NAME.recipe.json` says how to make them, for what is too large or no text.
+//! `NAME.expected.json` is an [`Expected`].
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+/// What a reader makes of a fixture.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Expected {
+    /// What it is about, for whoever looks at it.
+    #[serde(rename = "why")]
+    pub(crate) _why: String,
+    /// Which reader, and which schema, it is for.
+    pub(crate) reader: Reader,
+    /// What a good one holds.
+    pub(crate) holds: Option<serde_json::Value>,
+    /// How a bad one is refused.
+    pub(crate) error: Option<Refusal>,
+    /// Every value finding of a bad one.
+    #[serde(default)]
+    pub(crate) findings: Vec<ExpectedFinding>,
+    /// Where `read::any` does not agree with `reader`: the form, or the code of the error.
+    pub(crate) any_reads: Option<String>,
+    /// What an independent validator says.
+    pub(crate) schema: Verdict,
+    /// Why a schema takes what the reader refuses: required then.
+    pub(crate) schema_because: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Reader {
+    Envelope,
+    PerHost,
+    Map,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Refusal {
+    pub(crate) code: String,
+    pub(crate) path: Option<String>,
+    pub(crate) says: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExpectedFinding {
+    pub(crate) code: String,
+    pub(crate) key: String,
+    pub(crate) says: String,
+}
+
+/// What an independent validator says.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Verdict {
+    /// `accepts`, `unparsable` (no JSON), or `not asked` (larger than anybody should parse).
+    Word(String),
+    /// It rejects at these places, for these keywords.
+    Rejects(Vec<Rejection>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rejection {
+    /// JSON pointer into the instance.
+    pub(crate) at: String,
+    pub(crate) keyword: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Recipe {
+    parts: Vec<Part>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Part {
+    #[serde(default)]
+    text: String,
+    #[serde(default)]
+    bytes: Vec<u8>,
+    #[serde(default = "once")]
+    repeat: usize,
+}
+
+impl Part {
+    fn piece(&self) -> Vec<u8> {
+        [self.text.as_bytes(), &self.bytes].concat()
+    }
+}
+
+impl Recipe {
+    fn cook(&self) -> Vec<u8> {
+        self.parts.iter().map(|part| part.piece().repeat(part.repeat)).collect::<Vec<_>>().concat()
+    }
+}
+
+fn once() -> usize {
+    1
+}
+
+/// One fixture.
+pub(crate) struct Fixture {
+    /// Folder and name, such as `broken/bin-absolute`.
+    pub(crate) name: String,
+    source: Source,
+    pub(crate) expected: Expected,
+}
+
+enum Source {
+    Bytes(Vec<u8>),
+    Recipe(Recipe),
+}
+
+impl Fixture {
+    /// Its bytes, made anew from a recipe: not every test wants 100 MB of them.
+    pub(crate) fn bytes(&self) -> Cow<'_, [u8]> {
+        match &self.source {
+            Source::Bytes(bytes) => bytes.into(),
+            Source::Recipe(recipe) => recipe.cook().into(),
+        }
+    }
+
+    /// How many bytes it has.
+    pub(crate) fn size(&self) -> usize {
+        match &self.source {
+            Source::Bytes(bytes) => bytes.len(),
+            Source::Recipe(recipe) => recipe.parts.iter().map(|part| part.piece().len() * part.repeat).sum(),
+        }
+    }
+
+    pub(crate) fn is_in(&self, folder: &str) -> bool {
+        self.name.split('/').next() == Some(folder)
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/envelopes")
+}
+
+/// All of them, sorted by name; fails on a file that belongs to none.
+pub(crate) fn all() -> Vec<Fixture> {
+    let mut fixtures = Vec::new();
+    for folder in ["valid", "broken", "future"] {
+        let mut files = BTreeMap::new();
+        for entry in root().join(folder).read_dir().expect("the folder is there") {
+            let path = entry.expect("a readable entry").path();
+            let name = path.file_name().and_then(|name| name.to_str()).expect("names are UTF-8").to_owned();
+            files.insert(name, path);
+        }
+        let names: BTreeSet<String> = files.keys().map(|file| stem(file).to_owned()).collect();
+        for name in names {
+            let mut take = |suffix: &str| files.remove(&format!("{name}{suffix}")).map(|path| read(&path));
+            let expected = take(".expected.json").unwrap_or_else(|| panic!("{folder}/{name} has no expected result"));
+            let expected = serde_json::from_slice(&expected)
+                .unwrap_or_else(|error| panic!("the expected result of {folder}/{name}: {error}"));
+            let source = match (take(".json"), take(".recipe.json")) {
+                (Some(bytes), None) => Source::Bytes(bytes),
+                (None, Some(recipe)) => Source::Recipe(serde_json::from_slice(&recipe).expect("a recipe")),
+                _ => panic!("{folder}/{name} has to have either bytes or a recipe"),
+            };
+            fixtures.push(Fixture { name: format!("{folder}/{name}"), source, expected });
+        }
+        assert!(files.is_empty(), "{folder} has files of no fixture: {files:?}");
+    }
+    fixtures
+}
+
+fn stem(file: &str) -> &str {
+    [".expected.json", ".recipe.json", ".json"].iter().find_map(|suffix| file.strip_suffix(suffix)).unwrap_or(file)
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    fs_err::read(path).expect("fixtures are readable")
+}

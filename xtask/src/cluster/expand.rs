@@ -40,9 +40,14 @@ impl Expander<'_> {
                 };
                 literal.push_str(&self.variable(&inner[..end], text)?);
                 rest = &inner[end + 1..];
-            } else if tail.starts_with('$') {
-                let name: String = tail[1..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
-                let remedy = if name.is_empty() { "write `${VAR}`".to_owned() } else { format!("write `${{{name}}}`") };
+            } else if let Some(behind) = tail.strip_prefix('$') {
+                let name: String = behind.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+                let remedy = match name.as_str() {
+                    "" => "write `${VAR}`".to_owned(),
+                    // The loader's own words mean nothing in a variable.
+                    "ORIGIN" | "LIB" | "PLATFORM" => "write the folder in full".to_owned(),
+                    name => format!("write `${{{name}}}`"),
+                };
                 self.placeholder(text, "a `$` without braces", &remedy);
                 return None;
             } else if let Some(behind) = tail.strip_prefix("{name}") {

@@ -180,6 +180,13 @@ pub(super) fn wrong_type(node: &Node, expected: &str, findings: &Findings) {
         (Value::String(text), _) if expected.contains("`true`") && ["true", "false"].contains(&text.as_str()) => {
             format!("write {text} without quotes")
         }
+        (Value::String(_), _) if expected == "a table" && key.ends_with("env") => {
+            "write `{ NAME = \"value\" }`".to_owned()
+        }
+        _ if expected == "a table" && key.matches('.').count() == 1 && !key.contains('[') => {
+            let (table, name) = key.split_once('.').unwrap_or((key, "NAME"));
+            format!("put its keys below `[{table}.{name}]`, and keys of one {table} below `[{table}.NAME]`")
+        }
         _ => format!("write {expected}"),
     };
     findings.error(

@@ -13,13 +13,15 @@ pub(super) fn capabilities(fields: &Fields<'_>) -> Vec<String> {
     let mut list: Vec<String> = Vec::new();
     for node in fields.array("gpus", "an array of strings").unwrap_or_default() {
         // `6.1` without quotes is the usual slip, and plain enough to say what is meant.
-        if let Value::Float(number) = &node.value {
-            fields.findings.error(
-                code::WRONG_TYPE,
-                &node.place,
-                format!("a capability must be a string, not the float {number}"),
-                format!("put it in quotes: `\"{number}\"`"),
-            );
+        let meant = match &node.value {
+            Value::Float(number) => Some(number.clone()),
+            Value::Integer(Some(number)) if *number < 20 => Some(format!("{number}.0")),
+            Value::Integer(Some(number)) => Some(format!("sm_{number}")),
+            _ => None,
+        };
+        if let Some(meant) = meant {
+            let message = format!("a capability must be a string, not {}", node.type_name());
+            fields.findings.error(code::WRONG_TYPE, &node.place, message, format!("put it in quotes: `\"{meant}\"`"));
             continue;
         }
         let Some(text) = super::fields::text(node, fields.findings) else { continue };

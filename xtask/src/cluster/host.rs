@@ -145,7 +145,10 @@ fn first_of_each(nodes: &[Node], names: &[Vec<String>], findings: &Findings) -> 
         let message = if earlier == index {
             format!("the range names {some}{more} twice, in line {here}")
         } else {
-            format!("{some}{more} in line {here} already stand in line {line}")
+            {
+                let are = if names.len() == 1 { "is" } else { "are" };
+                format!("{some}{more} {are} already in line {line}, and again in line {here}")
+            }
         };
         findings.error(code::DUPLICATE_HOST, place(index), message, "name each host once");
     }
@@ -243,7 +246,11 @@ fn with_good_names(
     let place = fields.place_of("name");
     if let Some((name, fault)) = members.iter().find_map(|(_, name)| fault(name).map(|fault| (name, fault))) {
         let message = format!("`{}` cannot be a host's name: {fault}", name.escape_debug());
-        let remedy = "use letters, digits and hyphens; what ssh should dial goes into `reach`";
+        let remedy = if is_slurm {
+            "write `*` for all nodes, or the name of a partition"
+        } else {
+            "use letters, digits and hyphens; what ssh should dial goes into `reach`"
+        };
         fields.findings.error(code::BAD_NAME, place, message, remedy);
     }
     if let Some((_, name)) = members.iter().find(|(_, name)| !is_slurm && name.chars().any(|c| c.is_ascii_uppercase()))
@@ -270,7 +277,10 @@ fn kind(fields: &Fields<'_>, around: Surroundings<'_>) -> Option<usize> {
     let text = super::fields::text(node, fields.findings)?;
     // A kind with faults of its own has its own findings.
     if !around.declared.contains(&text.value) && !fields.findings.is_lost(text.value) {
-        let remedy = meant(text.value, around.declared.iter().copied(), "kinds");
+        let remedy = match around.declared {
+            [] => format!("write a `[kind.{}]`, or leave `kind` out", text.value),
+            kinds => meant(text.value, kinds.iter().copied(), "kinds"),
+        };
         fields.findings.error(code::UNKNOWN_KIND, text.place, format!("there is no kind `{}`", text.value), remedy);
     }
     position(text.value)
@@ -309,7 +319,7 @@ fn files(fields: &Fields<'_>) -> Files {
         "shared" => Files::Shared,
         "push" => Files::Push,
         other => {
-            let remedy = meant(other, ["shared", "push"], "words");
+            let remedy = meant(other, ["shared", "push"], "values");
             fields.findings.error(code::BAD_VALUE, text.place, format!("`{other}` is no way files get there"), remedy);
             Files::Shared
         }
@@ -333,7 +343,7 @@ fn slots(fields: &Fields<'_>) -> model::Slots {
         Value::String(word) => {
             let remedy = match word.parse::<u32>() {
                 Ok(count) => format!("write {count} without quotes"),
-                Err(_) => meant(word, ["gpus"], "words"),
+                Err(_) => meant(word, ["gpus"], "the only word"),
             };
             fields.findings.error(code::BAD_VALUE, &node.place, format!("`{word}` is no number of ranks"), remedy);
             Slots::Default

@@ -45,10 +45,15 @@ pub(super) fn check_table(name: Text<'_>, what: &str, findings: &Findings) -> bo
     findings.error(
         code::BAD_NAME,
         name.place,
-        format!("`{}` cannot be a {what}'s name: {fault}", name.value),
+        format!("`{}` cannot be a {what}'s name: {fault}", shown(name.value)),
         "use letters, digits, `.`, `_` and `-`",
     );
     false
+}
+
+/// A name in a message; the empty one as TOML writes it.
+pub(super) fn shown(name: &str) -> String {
+    if name.is_empty() { "\"\"".to_owned() } else { name.escape_debug().to_string() }
 }
 
 /// A finding when a text cannot be the name of a cargo package, target or profile.

@@ -76,6 +76,18 @@ impl Node {
         Places(Arc::new(all))
     }
 
+    /// The places of every key of this name, at any depth.
+    pub(super) fn entries_named(&self, key: &str) -> Vec<&Place> {
+        match &self.value {
+            Value::Table(table) => {
+                let here = table.entries.iter().filter(|entry| entry.key == key).map(|entry| &entry.place);
+                here.chain(table.entries.iter().flat_map(|entry| entry.node.entries_named(key))).collect()
+            }
+            Value::Array(items) => items.iter().flat_map(|item| item.entries_named(key)).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     fn collect(&self, key: &str, all: &mut BTreeMap<String, Place>) {
         all.insert(key.to_owned(), self.place.clone());
         match &self.value {

@@ -39,8 +39,8 @@ pub(super) fn parse(file: &str, text: &str) -> Document {
         let (repeated, mut faults): (Vec<_>, Vec<_>) = errors.into_iter().partition(is_repetition);
         faults.sort_by_key(|error| error.span().map_or(0, |span| span.start));
         let Some(fault) = Fault::first(&text, root.get_ref(), &faults) else {
-            findings.extend(repeated.iter().map(|error| duplicate(file, &text, error)));
             let root = Node::document(file, &text, root.get_ref());
+            findings.extend(repeated.iter().map(|error| duplicate(file, &text, &root, error)));
             return Document { root, findings, lost };
         };
         findings.push(fault.finding(file, &text));
@@ -59,12 +59,17 @@ fn is_repetition(error: &Error) -> bool {
     error.message().starts_with("duplicate key") || error.message().starts_with("cannot extend value")
 }
 
-fn duplicate(file: &str, text: &str, error: &Error) -> Finding {
+fn duplicate(file: &str, text: &str, root: &Node, error: &Error) -> Finding {
     let lines = Lines::new(text);
     let span = error.span().unwrap_or(0..0);
     let (line, column) = lines.position(span.start);
     let key = text.get(span).unwrap_or_default().trim_matches(['"', '\'']);
-    let place = Place::file(file).at(line, column).key(key);
+    // The parser keeps the first of the two, and it is the last of this name before here.
+    let first =
+        root.entries_named(key).into_iter().filter(|place| (place.line, place.column) <= (Some(line), Some(column)));
+    let first = first.max_by_key(|place| (place.line, place.column));
+    let path = first.and_then(|place| place.key.clone()).unwrap_or_else(|| key.to_owned());
+    let place = Place::file(file).at(line, column).key(path);
     let is_header = text.lines().nth(line as usize - 1).unwrap_or_default().trim_start().starts_with('[');
     if error.message().starts_with("cannot extend") {
         return Finding::error(
@@ -74,12 +79,16 @@ fn duplicate(file: &str, text: &str, error: &Error) -> Finding {
         )
         .remedy("write it one way only");
     }
+    let earlier = match first.and_then(|place| place.line).filter(|first| *first != line) {
+        Some(first) => format!(": it is already in line {first}"),
+        None => String::new(),
+    };
     let (message, remedy) = if is_header && (key == "host" || key == "accept") {
         (format!("`{key}` stands as `[{key}]` and as `[[{key}]]`"), format!("write `[[{key}]]` each time"))
     } else if is_header {
-        (format!("the table `{key}` stands twice"), "put its keys into one table".to_owned())
+        (format!("the table `{key}` stands twice{earlier}"), "put its keys into one table".to_owned())
     } else {
-        (format!("the key `{key}` stands twice in this table"), "leave one of them out".to_owned())
+        (format!("the key `{key}` stands twice in this table{earlier}"), "leave one of them out".to_owned())
     };
     Finding::error(code::DUPLICATE_KEY, place, message).remedy(remedy)
 }
@@ -187,7 +196,7 @@ fn statement(root: &DeTable<'_>, offset: usize) -> Option<std::ops::Range<usize>
             DeValue::Table(table) if !is_inline(table, &span) => {
                 table.iter().find_map(|(_, inner)| within(inner, offset))
             }
-            DeValue::Array(items) if items.iter().any(|item| item.span().start >= span.end) => {
+            DeValue::Array(items) if items.first().is_some_and(|item| item.span().start == span.start) => {
                 items.iter().find_map(|item| within(item, offset))
             }
             _ => (span.start <= offset && offset <= span.end && span.start < span.end).then_some(span),
@@ -196,6 +205,7 @@ fn statement(root: &DeTable<'_>, offset: usize) -> Option<std::ops::Range<usize>
     root.iter().find_map(|(_, value)| within(value, offset))
 }
 
+/// An array's own bracket is before its first item; a list of tables begins with the header of its first table.
 /// A table of a header or a dotted key has its header's or key's span, and its values lie behind it.
 fn is_inline(table: &DeTable<'_>, span: &std::ops::Range<usize>) -> bool {
     table.iter().all(|(key, _)| span.start < key.span().start && key.span().end <= span.end)
@@ -207,6 +217,9 @@ fn words(message: &str, text: &str, span: &std::ops::Range<usize>) -> (String, S
     let plain = message.split(", expected").next().unwrap_or(message);
     if plain.starts_with("key with no value") {
         return ("a key without `=` and a value".to_owned(), "write `key = value`".to_owned());
+    }
+    if plain.starts_with("invalid") && plain.ends_with("string") && text[span.start..].starts_with(['\n', '\r']) {
+        return ("a string is never closed".to_owned(), "close it with its quote".to_owned());
     }
     let is_bare = plain.starts_with("string values must be quoted")
         || plain.starts_with("invalid float")

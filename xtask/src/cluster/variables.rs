@@ -76,7 +76,7 @@ fn check_name(name: Text<'_>, scope: Scope, findings: &Findings) -> bool {
         findings.error(
             code::BAD_VARIABLE,
             name.place,
-            format!("`{}` cannot be a variable's name", name.value.escape_debug()),
+            format!("`{}` cannot be a variable's name", super::name::shown(name.value)),
             "use letters, digits and `_`, and no digit first",
         );
         return false;
@@ -97,10 +97,7 @@ fn reserved(name: &str, scope: Scope) -> Option<String> {
         return Some("leave it out: names that begin with `TORCHLIFT_` are torchlift's own".to_owned());
     }
     match scope {
-        Scope::Rank if name == "MASTER_ADDR" || name == "MASTER_PORT" => {
-            let flag = name.to_lowercase().replace('_', "-");
-            Some(format!("leave it out, or use `--{flag}` of `launch`"))
-        }
+        Scope::Rank if name == "MASTER_PORT" => Some("leave it out, or use `--master-port` of `launch`".to_owned()),
         Scope::Rank if TORCHRUN.contains(&name) => {
             Some("leave it out: each rank gets its own value, as under torchrun".to_owned())
         }

@@ -74,8 +74,14 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<ExportedSymbols, ElfError> {
         .map_err(|what| ElfError::Damaged { path: path.to_owned(), what })
 }
 
-/// A name, and the index into the version definitions with its hidden bit.
-type Export<'d> = (&'d [u8], u16);
+/// An exported symbol.
+struct Export<'d> {
+    name: &'d [u8],
+    /// Index into the version definitions, with the hidden bit.
+    version: u16,
+    /// Whether it has no section (SHN_ABS).
+    is_absolute: bool,
+}
 
 /// Bit of a version index that says: not the default version (`name@version` with one `@`).
 const HIDDEN: u16 = 0x8000;
@@ -83,14 +89,17 @@ const HIDDEN: u16 = 0x8000;
 fn exported<H: FileHeader<Endian = Endianness>>(image: &Image<'_, H>) -> Result<ExportedSymbols, &'static str> {
     let mut exports = exports(image)?;
     let defs = image.version_defs()?;
+    // A version has an absolute symbol of its own name, which says nothing that its definition does not.
+    exports.retain(|export| !export.is_absolute || defs.iter().all(|def| def.1.as_bytes() != export.name));
     let version = |index: u16| defs.iter().find(|def| def.0 == index & !HIDDEN).map_or("", |def| def.1.as_str());
     // Versions compare by their names, for an index means nothing outside of its file.
     exports.sort_unstable_by(|a, b| {
-        a.0.cmp(b.0).then_with(|| version(a.1).cmp(version(b.1))).then_with(|| (a.1 & HIDDEN).cmp(&(b.1 & HIDDEN)))
+        let by_version = || version(a.version).cmp(version(b.version));
+        a.name.cmp(b.name).then_with(by_version).then_with(|| (a.version & HIDDEN).cmp(&(b.version & HIDDEN)))
     });
     let mut sha = Sha256::new();
     let (mut has_new, mut has_old) = (false, false);
-    for (name, index) in &exports {
+    for Export { name, version: index, .. } in &exports {
         has_new = has_new || contains(name, b"7__cxx11");
         has_old = has_old || has_old_string(name);
         sha.update(name);
@@ -142,7 +151,7 @@ fn exports<'d, H: FileHeader<Endian = Endianness>>(image: &Image<'d, H>) -> Resu
         if text > MAX_SYMBOL_TEXT {
             return Err("its symbols have longer names than those of any real library");
         }
-        exports.push((name, version));
+        exports.push(Export { name, version, is_absolute: symbol.st_shndx(endian) == elf::SHN_ABS });
     }
     Ok(exports)
 }

@@ -209,6 +209,3 @@ pub(super) fn check_magic(bytes: &[u8], path: &Path) -> Result<(), ElfError> {
     }
     Err(ElfError::NotElf { path: path() })
 }
-
-#[cfg(test)]
-mod tests;

@@ -322,6 +322,3 @@ fn missing_versions(objects: &[Object]) -> Vec<MissingVersion> {
     }
     missing
 }
-
-#[cfg(test)]
-mod tests;

@@ -10,6 +10,3 @@ mod start;
 
 pub use artifact::{ArtifactQuestion, InspectError, Inspection, inspect as inspect_artifact};
 pub use start::{StartQuestion, check as check_before_start};
-
-#[cfg(test)]
-mod tests;

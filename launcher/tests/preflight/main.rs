@@ -1,5 +1,7 @@
 //! `preflight` against real files: libraries compiled here, the machine's own programs, and the machine's own loader.
 
+#![expect(clippy::unwrap_used, reason = "what surrounds a test may fail as the test itself may")]
+
 #[path = "../support/stand_in.rs"]
 mod stand_in;
 

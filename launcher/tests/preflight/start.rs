@@ -252,5 +252,5 @@ fn a_plain_program_gets_the_loaders_search_only() {
     program(&host.train, &host.lib, false);
     assert_eq!(check_plain(&host.train, text(&host.lib), &host.room.root), []);
     let findings = check_plain(&host.train, "", &host.room.root);
-    assert_eq!(codes(&findings), [code::LIBRARY_MISSING, code::LIBRARY_MISSING]);
+    assert_eq!(codes(&findings), [code::LIBRARY_MISSING]);
 }

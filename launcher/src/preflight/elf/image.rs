@@ -173,6 +173,7 @@ impl<'d, H: FileHeader<Endian = Endianness>> Image<'d, H> {
             build_id: self.build_id(),
             version_needs: self.version_needs()?,
             version_defs: self.version_defs()?.into_iter().map(|(_, name)| name).collect(),
+            has_symbol_versions: self.value(elf::DT_VERSYM).is_some(),
             has_nodefaultlib: flags.contains(elf::DF_1_NODEFLIB),
         })
     }

@@ -96,6 +96,8 @@ pub struct ElfFacts {
     pub version_needs: Vec<VersionNeed>,
     /// The versions that it offers (DT_VERDEF), without its base version.
     pub version_defs: Vec<String>,
+    /// Whether its symbols have versions at all (DT_VERSYM), be it only those that they need.
+    pub has_symbol_versions: bool,
     /// Whether the loader skips the default folders for what it needs (DF_1_NODEFLIB).
     pub has_nodefaultlib: bool,
 }
@@ -200,7 +202,9 @@ pub(super) fn check_magic(bytes: &[u8], path: &Path) -> Result<(), ElfError> {
     // A shebang line is at most 255 bytes for the kernel; a linker script is known by its first words.
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]).into_owned();
     if let Some(line) = head.strip_prefix("#!") {
-        let interpreter = line.lines().next().unwrap_or_default().trim().chars().take(255).collect();
+        // The kernel takes all up to the line feed, a carriage return too.
+        let line = line.split('\n').next().unwrap_or_default();
+        let interpreter = line.trim_matches([' ', '\t']).chars().take(255).collect();
         return Err(ElfError::Script { path: path(), interpreter });
     }
     let commands = ["INPUT", "GROUP", "OUTPUT_FORMAT", "/* GNU ld script"];

@@ -297,15 +297,17 @@ impl Walk<'_> {
     }
 }
 
-/// The versions that objects need of each other and do not offer. A library without any version definitions is taken
-/// as it is, as the loader takes it.
+/// The versions that objects need of each other and do not offer.
+///
+/// A library that defines no version is taken as it is, with a warning, when its symbols have versions of other
+/// libraries; when they have none at all, the loader ends with a failed assertion of its own.
 fn missing_versions(objects: &[Object]) -> Vec<MissingVersion> {
     let mut missing = Vec::new();
     for object in objects {
         for need in &object.facts.version_needs {
             let Some(library) = objects.iter().find(|library| library.answers_to(&need.library)) else { continue };
             let offered = &library.facts.version_defs;
-            if offered.is_empty() {
+            if offered.is_empty() && library.facts.has_symbol_versions {
                 continue;
             }
             for version in need.versions.iter().filter(|version| !version.is_weak && !offered.contains(&version.name)) {

@@ -19,7 +19,7 @@ fn cache(entries: &[(u32, u64, &str, &str)], hwcaps: &[&str]) -> Vec<u8> {
         }
     }
     let names: Vec<u32> = hwcaps.iter().map(|name| intern(name)).collect();
-    while (start + strings.len()) % 4 != 0 {
+    while !(start + strings.len()).is_multiple_of(4) {
         strings.push(0);
     }
     let directory = (start + strings.len()) as u32;

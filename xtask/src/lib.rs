@@ -5,6 +5,7 @@
 //! Steps go one way, and a later one never reaches back.
 
 pub mod cargo;
+pub mod checkout;
 pub mod cli;
 pub mod cluster;
 pub mod commands;

@@ -4,6 +4,7 @@
 //! [`plan`] says what would be built; [`execute`] and [`cargo`] do it; [`commands`] has one verb a file.
 //! Steps go one way, and a later one never reaches back.
 
+pub mod bench;
 pub mod cargo;
 pub mod checkout;
 pub mod cli;

@@ -1,13 +1,95 @@
-//! `bench`.
+//! `bench`: Torchlift's own figures, printed beside their yardsticks.
+
+use std::process::Command;
+
+use camino::{Utf8Path, Utf8PathBuf};
+use torchlift_schema::exit_code;
 
 use super::Context;
+use crate::bench::{self, Bound, Figure};
+use crate::checkout;
 use crate::error::CommandError;
+use crate::toolchain;
 
 /// Arguments of `bench`.
 #[derive(Debug, clap::Args)]
-pub struct BenchArgs {}
+pub struct BenchArgs {
+    /// How to print the figures.
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    format: Format,
+    /// End with 1 when a figure is over its bound.
+    #[arg(long)]
+    check: bool,
+}
+
+/// How to print the figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// A table for people.
+    Human,
+    /// One JSON array.
+    Json,
+}
 
 /// Runs it.
-pub fn run(_args: &BenchArgs, _context: &Context) -> Result<u8, CommandError> {
-    Err(CommandError::new(torchlift_schema::exit_code::USAGE, "`bench` is not there yet"))
+pub fn run(args: &BenchArgs, context: &Context) -> Result<u8, CommandError> {
+    let root = checkout::root(&context.invocation, "bench")?;
+    let tools = build_release(&root, context)?;
+    let scratch = tempfile::tempdir().map_err(|error| {
+        CommandError::new(exit_code::BUILD, "cannot make a temporary folder").because(error).hint("set TMPDIR")
+    })?;
+    let folder = Utf8PathBuf::from(scratch.path().to_string_lossy().into_owned());
+    let mut figures = bench::launch::figures(&tools.join("torchlift"), &folder)?;
+    figures.extend(bench::build::figures(&tools.join("xtask"), &root, &folder, context)?);
+    print(&figures, args.format);
+    if args.check && !figures.iter().all(Figure::holds) {
+        return Err(CommandError::new(1, "a figure is over its bound"));
+    }
+    Ok(exit_code::OK)
+}
+
+/// Builds both tools optimised; gives the folder that they lie in.
+fn build_release(root: &Utf8Path, context: &Context) -> Result<Utf8PathBuf, CommandError> {
+    let env = toolchain::inherited(context);
+    let target = root.join("target/bench");
+    let status = Command::new(toolchain::cargo_program(context))
+        .args(["build", "--release", "--locked", "--package", "torchlift", "--package", "torchlift-xtask", "--target-dir"])
+        .arg(&target)
+        .current_dir(root)
+        .env_clear()
+        .envs(&env)
+        .status()
+        .map_err(|error| CommandError::new(exit_code::BUILD, "cannot run cargo").because(error))?;
+    if status.success() {
+        Ok(target.join("release"))
+    } else {
+        Err(CommandError::new(exit_code::BUILD, "the release build of Torchlift failed"))
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "the figures are this command's data")]
+fn print(figures: &[Figure], format: Format) {
+    if format == Format::Json {
+        println!("{}", serde_json::json!(figures));
+        return;
+    }
+    for figure in figures {
+        println!("{}", row(figure));
+    }
+}
+
+fn row(figure: &Figure) -> String {
+    let unit = figure.unit;
+    let beside = match &figure.yardstick {
+        Some((name, value)) => format!(", {name}: {value:.1} {unit}"),
+        None => String::new(),
+    };
+    let measured = figure.measured().unwrap_or(f64::NAN);
+    let bound = match figure.bound {
+        Bound::Absolute(limit) => format!("at most {limit} {unit}"),
+        Bound::Ratio(limit) => format!("ratio {measured:.2}, at most {limit}"),
+        Bound::Above(limit) => format!("{measured:.1} {unit} above, at most {limit}"),
+    };
+    let verdict = if figure.holds() { "ok  " } else { "OVER" };
+    format!("{verdict} {}: {:.1} {unit}{beside} ({bound})", figure.name, figure.ours)
 }

@@ -103,9 +103,9 @@ fn stages(root: &Utf8Path) -> Vec<Stage> {
 
 /// Runs one stage with its output passed through; whether it passed.
 fn run_stage(stage: &Stage, root: &Utf8Path, skips: &Utf8Path, context: &Context) -> Result<bool, CommandError> {
-    let cargo = toolchain::cargo_program(&context.env);
+    let cargo = toolchain::cargo_program(context);
     let mut command = Command::new(&cargo);
-    command.args(&stage.args).current_dir(root).env_clear().envs(toolchain::user_environment(&context.env));
+    command.args(&stage.args).current_dir(root).env_clear().envs(toolchain::inherited(context));
     command.env(SKIPS_FILE, skips);
     let status = command.status().map_err(|error| {
         CommandError::new(exit_code::BUILD, format!("cannot run `{}`", cargo.to_string_lossy())).because(error)

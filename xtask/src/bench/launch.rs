@@ -1,0 +1,125 @@
+//! What a launch costs: time beside a bare `posix_spawn` loop, and memory.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use camino::Utf8Path;
+use torchlift::clock::Clock;
+use torchlift::process::spawn;
+use torchlift_schema::exit_code;
+
+use super::{Bound, Figure, median_ms};
+use crate::error::CommandError;
+
+/// Enough that one slow run of a busy machine is not the median.
+const ROUNDS: usize = 21;
+/// Longest wait for a launch to have all its ranks.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// Measures `torchlift run` with the binary at `torchlift`; `scratch` gets its run folders.
+pub fn figures(torchlift: &Utf8Path, scratch: &Utf8Path) -> Result<Vec<Figure>, CommandError> {
+    let mut ours = Vec::new();
+    let mut bare = Vec::new();
+    let mut two = Vec::new();
+    for _ in 0..ROUNDS {
+        bare.push(spawn::bare_loop("/bin/true", 64).map_err(|error| {
+            CommandError::new(exit_code::BUILD, "cannot spawn `/bin/true` for the yardstick").because(error)
+        })?);
+        ours.push(timed_run(torchlift, scratch, 64)?);
+        two.push(timed_run(torchlift, scratch, 2)?);
+    }
+    Ok(vec![
+        Figure {
+            name: "torchlift run --nproc 64 -- /bin/true".into(),
+            ours: median_ms(&ours),
+            yardstick: Some(("bare posix_spawn loop of 64".into(), median_ms(&bare))),
+            unit: "ms",
+            bound: Bound::Ratio(1.5),
+        },
+        Figure {
+            name: "torchlift run --nproc 2 -- /bin/true".into(),
+            ours: median_ms(&two),
+            yardstick: None,
+            unit: "ms",
+            bound: Bound::Absolute(15.0),
+        },
+        Figure {
+            name: "peak memory of launcher and guard, 64 ranks".into(),
+            ours: peak_memory_mib(torchlift, scratch, 64)?,
+            yardstick: None,
+            unit: "MiB",
+            bound: Bound::Absolute(20.0),
+        },
+    ])
+}
+
+fn command(torchlift: &Utf8Path, scratch: &Utf8Path, ranks: u32) -> Command {
+    let mut command = Command::new(torchlift);
+    command.args(["run", "--quiet", "--runs"]).arg(scratch).args(["--nproc", &ranks.to_string(), "--"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn timed_run(torchlift: &Utf8Path, scratch: &Utf8Path, ranks: u32) -> Result<Duration, CommandError> {
+    let clock = Clock::start();
+    let start = clock.now();
+    let status = command(torchlift, scratch, ranks).arg("/bin/true").status().map_err(cannot_run(torchlift))?;
+    let taken = clock.now().since(start);
+    if !status.success() {
+        return Err(CommandError::new(exit_code::BUILD, format!("`{torchlift} run` ended with {status}")));
+    }
+    Ok(taken)
+}
+
+/// Both processes' `VmHWM` while the ranks, which sleep, are all there.
+fn peak_memory_mib(torchlift: &Utf8Path, scratch: &Utf8Path, ranks: usize) -> Result<f64, CommandError> {
+    let mut launcher = command(torchlift, scratch, ranks as u32)
+        .args(["/bin/sleep", "30"])
+        .spawn()
+        .map_err(cannot_run(torchlift))?;
+    let measured = wait_for_ranks(&launcher, ranks);
+    let ended = nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(launcher.id() as i32),
+        nix::sys::signal::Signal::SIGTERM,
+    );
+    let waited = launcher.wait();
+    if let (Err(error), _) | (Ok(()), Err(error)) = (ended.map_err(std::io::Error::from), waited) {
+        return Err(CommandError::new(exit_code::BUILD, "cannot end the launcher that was measured").because(error));
+    }
+    measured.ok_or_else(|| {
+        CommandError::new(exit_code::BUILD, format!("`{torchlift} run` had not started {ranks} ranks in 20 s"))
+    })
+}
+
+/// The sum of the two peaks once the guard has as many children as there are ranks.
+fn wait_for_ranks(launcher: &Child, ranks: usize) -> Option<f64> {
+    let clock = Clock::start();
+    let start = clock.now();
+    while clock.now().since(start) < START_LIMIT {
+        let guards = children(launcher.id());
+        if let [guard] = guards[..]
+            && children(guard).len() == ranks
+        {
+            return Some(peak_mib(launcher.id())? + peak_mib(guard)?);
+        }
+        std::thread::yield_now();
+    }
+    None
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let text = fs_err::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+fn peak_mib(pid: u32) -> Option<f64> {
+    let text = fs_err::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kib: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib / 1024.0)
+}
+
+fn cannot_run(torchlift: &Utf8Path) -> impl Fn(std::io::Error) -> CommandError {
+    let message = format!("cannot run `{torchlift}`");
+    move |error| CommandError::new(exit_code::BUILD, message.clone()).because(error)
+}

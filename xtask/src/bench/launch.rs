@@ -1,5 +1,6 @@
 //! What a launch costs: time beside a bare `posix_spawn` loop, and memory.
 
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ pub fn figures(torchlift: &Utf8Path, scratch: &Utf8Path) -> Result<Vec<Figure>, 
     let mut bare = Vec::new();
     let mut two = Vec::new();
     for _ in 0..ROUNDS {
-        bare.push(spawn::bare_loop("/bin/true", 64).map_err(|error| {
+        bare.push(spawn::bare_loop(Path::new("/bin/true"), 64).map_err(|error| {
             CommandError::new(exit_code::BUILD, "cannot spawn `/bin/true` for the yardstick").because(error)
         })?);
         ours.push(timed_run(torchlift, scratch, 64)?);
@@ -73,15 +74,11 @@ fn timed_run(torchlift: &Utf8Path, scratch: &Utf8Path, ranks: u32) -> Result<Dur
 
 /// Both processes' `VmHWM` while the ranks, which sleep, are all there.
 fn peak_memory_mib(torchlift: &Utf8Path, scratch: &Utf8Path, ranks: usize) -> Result<f64, CommandError> {
-    let mut launcher = command(torchlift, scratch, ranks as u32)
-        .args(["/bin/sleep", "30"])
-        .spawn()
-        .map_err(cannot_run(torchlift))?;
+    let mut launcher =
+        command(torchlift, scratch, ranks as u32).args(["/bin/sleep", "30"]).spawn().map_err(cannot_run(torchlift))?;
     let measured = wait_for_ranks(&launcher, ranks);
-    let ended = nix::sys::signal::kill(
-        nix::unistd::Pid::from_raw(launcher.id() as i32),
-        nix::sys::signal::Signal::SIGTERM,
-    );
+    let ended =
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(launcher.id() as i32), nix::sys::signal::Signal::SIGTERM);
     let waited = launcher.wait();
     if let (Err(error), _) | (Ok(()), Err(error)) = (ended.map_err(std::io::Error::from), waited) {
         return Err(CommandError::new(exit_code::BUILD, "cannot end the launcher that was measured").because(error));

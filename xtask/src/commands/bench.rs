@@ -40,7 +40,7 @@ pub fn run(args: &BenchArgs, context: &Context) -> Result<u8, CommandError> {
     })?;
     let folder = Utf8PathBuf::from(scratch.path().to_string_lossy().into_owned());
     let mut figures = bench::launch::figures(&tools.join("torchlift"), &folder)?;
-    figures.extend(bench::build::figures(&tools.join("xtask"), &root, &folder, context)?);
+    figures.extend(bench::build::figures(&tools.join("xtask"), &root, context)?);
     print(&figures, args.format);
     if args.check && !figures.iter().all(Figure::holds) {
         return Err(CommandError::new(1, "a figure is over its bound"));
@@ -53,7 +53,16 @@ fn build_release(root: &Utf8Path, context: &Context) -> Result<Utf8PathBuf, Comm
     let env = toolchain::inherited(context);
     let target = root.join("target/bench");
     let status = Command::new(toolchain::cargo_program(context))
-        .args(["build", "--release", "--locked", "--package", "torchlift", "--package", "torchlift-xtask", "--target-dir"])
+        .args([
+            "build",
+            "--release",
+            "--locked",
+            "--package",
+            "torchlift",
+            "--package",
+            "torchlift-xtask",
+            "--target-dir",
+        ])
         .arg(&target)
         .current_dir(root)
         .env_clear()

@@ -23,9 +23,9 @@ enum Verb {
     /// Fetch libtorch, build a real trainer for two local hosts, launch four ranks and watch them train.
     Demo(commands::demo::DemoArgs),
     /// Build the job once per distinct kind of host, verify it, and write one envelope a host.
-    Build(commands::build::BuildArgs),
+    Build(Box<commands::build::BuildArgs>),
     /// Build, then start the ranks on every host and stay with them.
-    Launch(commands::launch::LaunchArgs),
+    Launch(Box<commands::launch::LaunchArgs>),
     /// Find, fetch and list libtorch variants.
     Libtorch(commands::libtorch::LibtorchArgs),
     /// Write the JSON Schemas of the formats, or check that they are current.

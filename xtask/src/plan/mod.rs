@@ -1,1 +1,179 @@
-//! Written next: see the design.
+//! What would be built, for whom, and where it would go: a value, made before anything is done.
+//!
+//! Pure: from the cluster, the facts and the caller's environment to one cargo run per distinct key and one place per
+//! host. `--dry-run`, the snapshot tests and [`crate::execute`] all work from it. Must not touch a file or a process.
+
+mod accept;
+mod build;
+mod check;
+mod key;
+mod rustflags;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+
+use camino::Utf8PathBuf;
+use torchlift_schema::{Accelerator, Finding, VariantId};
+
+pub use accept::accept;
+pub use build::{Planned, plan};
+pub use check::ACCEPTABLE;
+pub use key::BuildKey;
+
+use crate::cargo::ConfigFacts;
+use crate::cluster::{Cluster, Host, Job};
+use crate::libtorch::Variant;
+use crate::toolchain::{Env, RustcFacts};
+use crate::workspace::{Program, WorkspaceFacts};
+
+/// Everything that a plan is made of.
+#[derive(Debug)]
+pub struct Inputs<'a> {
+    /// The cluster.
+    pub cluster: &'a Cluster,
+    /// The job to build.
+    pub job: &'a Job,
+    /// The chosen hosts, in file order.
+    pub hosts: &'a [&'a Host],
+    /// The workspace.
+    pub workspace: &'a WorkspaceFacts,
+    /// The rustc that cargo will call.
+    pub rustc: &'a RustcFacts,
+    /// What cargo's configuration files say.
+    pub config: &'a ConfigFacts,
+    /// The libtorch of each kind that has one and is used, by its index; a finding where there is none to be had.
+    pub variants: &'a BTreeMap<usize, Result<Variant, Finding>>,
+    /// Names of local hosts whose `path` is not the workspace.
+    pub foreign_paths: &'a BTreeSet<String>,
+    /// The environment without what the outer cargo put there.
+    pub env: &'a Env,
+    /// The torch version that the program's `torch-sys` pins, where that is known.
+    pub torch_pin: Option<&'a str>,
+    /// What the user types before a verb, for remedies.
+    pub invocation: &'a str,
+    /// The cargo to call.
+    pub cargo: &'a OsString,
+    /// The folder that gets a target folder per key, absolute.
+    pub builds_dir: Utf8PathBuf,
+    /// `--locked`.
+    pub locked: bool,
+    /// `--offline`.
+    pub offline: bool,
+}
+
+/// All builds and where their results go.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct BuildPlan {
+    /// The job's name.
+    pub job: String,
+    /// The workspace's root: cargo runs in it.
+    pub workspace: Utf8PathBuf,
+    /// The program.
+    pub program: Program,
+    /// Cargo profile.
+    pub profile: String,
+    /// One cargo run each, in the order of the first host that needs it.
+    pub builds: Vec<Build>,
+    /// The hosts in file order.
+    pub hosts: Vec<HostBuild>,
+}
+
+/// One cargo run.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Build {
+    /// What names its target folder.
+    pub key: BuildKey,
+    /// Names of the kinds that share it, in file order; empty for a file without kinds.
+    pub kinds: Vec<String>,
+    /// Names of the hosts that share it, in file order.
+    pub hosts: Vec<String>,
+    /// Target triple.
+    pub target: String,
+    /// Cargo features asked for, sorted.
+    pub features: Vec<String>,
+    /// Whether default features are on.
+    pub default_features: bool,
+    /// The libtorch that it is built against.
+    pub libtorch: Option<BuildLibtorch>,
+    /// The target folder, absolute.
+    pub dir: Utf8PathBuf,
+    /// The cargo to call.
+    #[serde(serialize_with = "lossy")]
+    pub cargo: OsString,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Variables set over the inherited environment.
+    pub env: BTreeMap<String, String>,
+    /// Variables taken out of it.
+    pub env_unset: Vec<String>,
+}
+
+/// The libtorch of a build.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct BuildLibtorch {
+    /// The stable link that cargo sees, below the target folder.
+    pub link: Utf8PathBuf,
+    /// The folder that it leads to.
+    pub root: Utf8PathBuf,
+    /// Torch version.
+    pub version: String,
+    /// What it computes on.
+    pub accelerator: Accelerator,
+}
+
+/// What one host gets.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct HostBuild {
+    /// Its name.
+    pub name: String,
+    /// Its kind; none in a file without kinds.
+    pub kind: Option<String>,
+    /// The key of its build.
+    pub build: BuildKey,
+    /// The binary's path below the host's path.
+    pub bin: String,
+    /// Value for `LD_LIBRARY_PATH`; empty sets nothing.
+    pub ld_library_path: String,
+    /// Working folder below the host's path.
+    pub cwd_subpath: String,
+    /// Its libtorch.
+    pub libtorch: Option<HostLibtorch>,
+}
+
+/// The libtorch of a host.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct HostLibtorch {
+    /// Its id; none for a tree outside the stores.
+    pub variant: Option<VariantId>,
+    /// Its folder on the host.
+    pub root: Utf8PathBuf,
+    /// Torch version.
+    pub version: String,
+    /// What it computes on.
+    pub accelerator: Accelerator,
+}
+
+impl BuildPlan {
+    /// The build of a host.
+    pub fn build_of(&self, host: &HostBuild) -> Option<&Build> {
+        self.builds.iter().find(|build| build.key == host.build)
+    }
+}
+
+impl Build {
+    /// Which kind it concerns, in words: `kind `a``, `kinds `a`, `b`` or `all hosts`.
+    pub fn concerns(&self) -> String {
+        let list = self.kinds.iter().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(", ");
+        match self.kinds.len() {
+            0 => "every host".to_owned(),
+            1 => format!("kind {list}"),
+            _ => format!("kinds {list}"),
+        }
+    }
+}
+
+fn lossy<S: serde::Serializer>(text: &OsString, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&text.to_string_lossy())
+}

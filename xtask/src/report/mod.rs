@@ -1,3 +1,35 @@
-//! The only room that prints.
+//! The room of xtask that prints.
 
+pub mod build;
 pub mod fetch;
+pub mod progress;
+
+use std::io::Write as _;
+
+use crate::error::CommandError;
+use torchlift::report::failure::render_findings;
+use torchlift_schema::{Finding, exit_code};
+
+/// Writes data to stdout. A reader that went away, as `head` does, is no error.
+pub fn print_data(text: &str) -> Result<(), CommandError> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(CommandError::new(exit_code::USAGE, "stdout cannot be written").because(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a value as JSON to stdout.
+pub fn print_json(value: &impl serde::Serialize) -> Result<(), CommandError> {
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|error| CommandError::new(exit_code::USAGE, "the report is no JSON").because(error))?;
+    print_data(&format!("{text}\n"))
+}
+
+/// Prints findings that do not stop, to stderr.
+#[expect(clippy::print_stderr, reason = "report prints")]
+pub fn print_warnings(findings: &[Finding]) {
+    eprint!("{}", render_findings(findings));
+}

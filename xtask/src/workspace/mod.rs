@@ -12,7 +12,9 @@ use camino::{Utf8Path, Utf8PathBuf};
 use cargo_metadata::{MetadataCommand, TargetKind};
 use torchlift_schema::exit_code;
 
+pub(crate) use program::offer;
 pub use program::{ArtifactKind, Program, resolve};
+pub(crate) use source::hex;
 pub use source::{SourceId, source_id};
 
 use crate::error::CommandError;

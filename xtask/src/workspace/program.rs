@@ -53,7 +53,10 @@ impl ArtifactKind {
 /// # Errors
 /// One finding: `package-unknown`, `program-unknown`, `program-missing` or `program-ambiguous`.
 pub fn resolve(job: &Job, workspace: &WorkspaceFacts, file: &str) -> Result<Program, Box<Finding>> {
-    let place = |key: &str| Place::file(file).key(format!("job.{}.{key}", job.name));
+    let place = |key: &str| {
+        let place = job.places.at(key);
+        if place.file.is_some() { place } else { Place::file(file).key(format!("job.{}.{key}", job.name)) }
+    };
     let (kind, wanted) = match &job.artifact {
         ArtifactName::Bin(name) => (ArtifactKind::Bin, name.as_deref()),
         ArtifactName::Example(name) => (ArtifactKind::Example, Some(name.as_str())),

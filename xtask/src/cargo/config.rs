@@ -1,0 +1,112 @@
+//! What cargo's configuration files say that a build key depends on.
+//!
+//! Owns where the files lie. `cargo config get` would say it all, but is not stable. What cargo does with the entries is
+//! cargo's own business: here they are only told apart.
+
+use std::ffi::OsStr;
+
+use camino::{Utf8Path, Utf8PathBuf};
+
+use crate::toolchain::Env;
+
+/// Facts of the configuration files, nearest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct ConfigFacts {
+    /// Selectors of the `[target.<selector>]` tables with `rustflags`.
+    pub target_rustflags: Vec<String>,
+    /// Whether a `build.target` is set, so that cargo would build for another machine unasked.
+    pub has_build_target: bool,
+    /// `[target]`, `[env]`, `build.rustflags` and `build.rustc*` of all files, in one canonical text.
+    pub text: String,
+}
+
+impl ConfigFacts {
+    /// Reads the files that cargo reads in `folder`. One that is no TOML is left to cargo, which names the line.
+    pub fn read(folder: &Utf8Path, env: &Env) -> Self {
+        let mut facts =
+            Self { has_build_target: env.contains_key(OsStr::new("CARGO_BUILD_TARGET")), ..Self::default() };
+        for file in files(folder, env) {
+            let Ok(text) = fs_err::read_to_string(&file) else { continue };
+            let Ok(table) = text.parse::<toml::Table>() else { continue };
+            facts.add(&table);
+        }
+        facts
+    }
+
+    fn add(&mut self, table: &toml::Table) {
+        let build = table.get("build").and_then(toml::Value::as_table);
+        let target = table.get("target").and_then(toml::Value::as_table);
+        for (selector, entries) in target.into_iter().flatten() {
+            if entries.get("rustflags").is_some() {
+                self.target_rustflags.push(selector.clone());
+            }
+        }
+        self.has_build_target |= build.is_some_and(|build| build.contains_key("target"));
+        let mut kept = toml::Table::new();
+        for name in ["target", "env"] {
+            kept.extend(table.get(name).map(|value| (name.to_owned(), value.clone())));
+        }
+        let for_builds = |name: &str| name.starts_with("rustc") || name == "rustflags";
+        kept.extend(
+            build
+                .into_iter()
+                .flatten()
+                .filter(|(name, _)| for_builds(name))
+                .map(|(name, value)| (format!("build.{name}"), value.clone())),
+        );
+        if !kept.is_empty() {
+            self.text.push_str(&kept.to_string());
+            self.text.push('\u{1e}');
+        }
+    }
+}
+
+/// `.cargo/config.toml` (or the older `.cargo/config`) of the folder and those above it, then that of `CARGO_HOME`.
+fn files(folder: &Utf8Path, env: &Env) -> Vec<Utf8PathBuf> {
+    let text = |name: &str| env.get(OsStr::new(name)).and_then(|value| value.to_str()).filter(|text| !text.is_empty());
+    let home = text("CARGO_HOME").map(Utf8PathBuf::from).or_else(|| Some(Utf8Path::new(text("HOME")?).join(".cargo")));
+    let mut folders: Vec<Utf8PathBuf> = folder.ancestors().map(|folder| folder.join(".cargo")).collect();
+    folders.extend(home.filter(|home| !folders.contains(home)));
+    let existing = |folder: &Utf8PathBuf| {
+        ["config", "config.toml"].map(|name| folder.join(name)).into_iter().find(|file| file.is_file())
+    };
+    folders.iter().filter_map(existing).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_the_folder_those_above_and_of_cargos_home_count() {
+        let temp = tempfile::tempdir().unwrap();
+        let base = Utf8Path::from_path(temp.path()).unwrap();
+        for (file, text) in [
+            ("a b/ü/.cargo/config.toml", "[target.'cfg(unix)']\nrustflags = ['-g']\n"),
+            ("a b/.cargo/config", "[build]\ntarget = 'x'\nrustflags = ['-Copt-level=1']\njobs = 3\n"),
+            ("home/config.toml", "[env]\nA = '1'\n[term]\ncolor = 'never'\n"),
+            ("other/.cargo/config.toml", "[env]\nB = '1'\n"),
+        ] {
+            fs_err::create_dir_all(base.join(file).parent().unwrap()).unwrap();
+            fs_err::write(base.join(file), text).unwrap();
+        }
+        let env: Env = [("CARGO_HOME".into(), base.join("home").into_string().into())].into();
+        let facts = ConfigFacts::read(&base.join("a b/ü"), &env);
+        assert_eq!(facts.target_rustflags, ["cfg(unix)"]);
+        assert!(facts.has_build_target);
+        assert_eq!(
+            facts.text.replace('\u{1e}', "--\n"),
+            "[target.\"cfg(unix)\"]\nrustflags = [\"-g\"]\n--\n\"build.rustflags\" = [\"-Copt-level=1\"]\n--\n[env]\nA = \"1\"\n--\n"
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_no_toml_is_left_to_cargo() {
+        let temp = tempfile::tempdir().unwrap();
+        let base = Utf8Path::from_path(temp.path()).unwrap();
+        fs_err::create_dir_all(base.join(".cargo")).unwrap();
+        fs_err::write(base.join(".cargo/config.toml"), "[build").unwrap();
+        let env: Env = [("CARGO_HOME".into(), "/nowhere".into())].into();
+        assert_eq!(ConfigFacts::read(base, &env).text, "");
+    }
+}

@@ -1,0 +1,15 @@
+//! Cargo: its configuration files, one run of it, and what it says while it runs.
+//!
+//! [`run`] calls cargo for one build and turns its messages into [`CargoEvent`]s. Must not print, and must not decide
+//! what is built.
+
+mod config;
+mod locks;
+mod message;
+mod run;
+mod signals;
+
+pub use config::ConfigFacts;
+pub use message::{CargoEvent, Watcher};
+pub use run::{CargoError, CargoRun, run};
+pub use signals::Signals;

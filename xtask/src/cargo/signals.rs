@@ -1,0 +1,51 @@
+//! Signals that end a build, taken as values instead of a sudden death.
+//!
+//! While one of these lives, INT, TERM, HUP and QUIT wait in a descriptor. Threads inherit that, and children do not:
+//! the standard library gives every child an empty mask.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+/// The signals that a person or a system ends a program with.
+const ENDING: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
+
+/// Holds the ending signals back from this thread, and from threads that it starts.
+#[derive(Debug)]
+pub struct Signals {
+    fd: SignalFd,
+    before: SigSet,
+}
+
+impl Signals {
+    /// Begins to hold them back.
+    ///
+    /// Must come before any other thread is started: a signal goes to whichever thread takes it.
+    pub fn hold() -> nix::Result<Self> {
+        let mut set = SigSet::empty();
+        ENDING.into_iter().for_each(|signal| set.add(signal));
+        let fd = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+        let before = set.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+        Ok(Self { fd, before })
+    }
+
+    /// The one that came, if any.
+    pub fn take(&self) -> Option<Signal> {
+        let info = self.fd.read_signal().ok()??;
+        Signal::try_from(i32::try_from(info.ssi_signo).ok()?).ok()
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        // What is still waiting is delivered now, and ends the program as it would have at first.
+        let _ = self.before.thread_set_mask();
+    }
+}

@@ -1,0 +1,194 @@
+//! Does what a plan says: builds, verifies, publishes, writes envelopes.
+//!
+//! Nothing is published unless every build of the plan holds and every host's binary was verified; then binaries and
+//! envelopes are renamed in, all of them already on disk. Must not decide what is built, and prints through `report` only.
+
+mod envelope;
+mod lock;
+mod prepare;
+mod publish;
+mod verify;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use camino::Utf8PathBuf;
+use torchlift::clock::Clock;
+use torchlift::preflight::DigestCache;
+use torchlift_schema::{Envelope, Finding, exit_code};
+
+pub use envelope::envelope_file;
+pub use lock::{LockError, WorkspaceLock};
+
+use crate::cargo::{self, CargoError, CargoRun, Signals};
+use crate::cluster::Accept;
+use crate::error::CommandError;
+use crate::plan::{Build, BuildKey, BuildPlan};
+use crate::report::build::{BuildReport, BuildResult, HostResult};
+use crate::report::progress::Console;
+use crate::toolchain::Env;
+use crate::workspace::SourceId;
+
+/// What a plan is carried out with.
+#[derive(Debug)]
+pub struct Execution<'a> {
+    /// The plan.
+    pub plan: &'a BuildPlan,
+    /// Each host's path, by its name: the folder that `bin` is below.
+    pub paths: &'a BTreeMap<String, Utf8PathBuf>,
+    /// The inherited environment.
+    pub env: &'a Env,
+    /// What it is built from.
+    pub source: SourceId,
+    /// Findings that are accepted.
+    pub accept: &'a [Accept],
+    /// Warnings that the plan already has.
+    pub warnings: Vec<Finding>,
+    /// Number of packages that the lock file names.
+    pub packages: Option<usize>,
+    /// Whether other builds go on when one fails.
+    pub keep_going: bool,
+    /// The file that remembers digests; none remembers nothing.
+    pub digests: Option<Utf8PathBuf>,
+    /// Where progress goes.
+    pub console: Console,
+}
+
+/// What an execution gave.
+#[derive(Clone, Debug)]
+pub struct Executed {
+    /// For people and machines.
+    pub report: BuildReport,
+    /// The envelopes, in the order of the plan's hosts.
+    pub envelopes: Vec<Envelope>,
+}
+
+/// Carries a plan out.
+///
+/// # Errors
+/// When a build fails, a binary would not load on its host, or a file cannot be written; nothing was published then.
+pub fn execute(execution: Execution<'_>) -> Result<Executed, CommandError> {
+    let clock = Clock::start();
+    let started = clock.now();
+    let plan = execution.plan;
+    let lock = WorkspaceLock::take(&plan.workspace, execution.env, execution.console)?;
+    let mut env = execution.env.clone();
+    env.insert(lock::HELD.into(), lock.file().as_std_path().into());
+    // From here on a signal waits until what is being done is either done or undone.
+    let signals = Signals::hold()
+        .map_err(|error| CommandError::new(exit_code::BUILD, "signals cannot be held back").because(error))?;
+
+    let runs = build_all(&execution, &env, &signals)?;
+    let source = execution.source.clone().with_lock_of(&plan.workspace);
+    let mut digests = match &execution.digests {
+        Some(file) => DigestCache::open(file.as_std_path()),
+        None => DigestCache::in_memory(),
+    };
+    let staged = publish::stage(plan, &runs, &mut digests)?;
+    let verified = verify::verify(&execution, &staged, &source, &mut digests)?;
+    let envelopes = envelope::stage(plan, &verified)?;
+    let results = publish::publish(plan, staged, envelopes)?;
+    // What is remembered only saves time.
+    let _ = digests.save();
+
+    let report = BuildReport {
+        job: plan.job.clone(),
+        builds: plan.builds.iter().filter_map(|build| Some(built(build, runs.get(&build.key)?))).collect(),
+        hosts: results
+            .into_iter()
+            .zip(&verified.envelopes)
+            .map(|(published, envelope)| HostResult {
+                host: envelope.host.clone(),
+                bin: envelope.bin.clone(),
+                size: envelope.artifact.size,
+                sha256: envelope.artifact.sha256.clone(),
+                is_new: published.is_new,
+                envelope: published.envelope.into_string(),
+            })
+            .collect(),
+        findings: execution.warnings.iter().cloned().chain(verified.warnings).collect(),
+        elapsed_ms: milliseconds(clock.now().since(started)),
+    };
+    Ok(Executed { report, envelopes: verified.envelopes })
+}
+
+fn built(build: &Build, run: &CargoRun) -> BuildResult {
+    BuildResult {
+        key: build.key.to_string(),
+        kinds: build.kinds.clone(),
+        hosts: build.hosts.clone(),
+        compiled: run.compiled,
+        fresh: run.fresh,
+        elapsed_ms: milliseconds(run.elapsed),
+    }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Runs cargo for every build, one after the other: each uses all cores by itself.
+fn build_all(
+    execution: &Execution<'_>,
+    env: &Env,
+    signals: &Signals,
+) -> Result<BTreeMap<BuildKey, CargoRun>, CommandError> {
+    let plan = execution.plan;
+    let mut runs = BTreeMap::new();
+    let mut failures: Vec<(&Build, CargoError)> = Vec::new();
+    for (index, build) in plan.builds.iter().enumerate() {
+        let mut progress = execution.console.begin(build, &plan.program.name, execution.packages);
+        let result = prepare::prepare(build)
+            .and_then(|()| cargo::run(build, &plan.program, &plan.workspace, env, signals, &mut progress));
+        progress.end();
+        match result {
+            Ok(run) => drop(runs.insert(build.key.clone(), run)),
+            Err(error) => {
+                let is_interrupt = matches!(error, CargoError::Interrupted { .. });
+                failures.push((build, error));
+                if is_interrupt || !execution.keep_going {
+                    let left = plan.builds.len() - index - 1;
+                    return Err(failed(plan, failures, left));
+                }
+            }
+        }
+    }
+    if failures.is_empty() { Ok(runs) } else { Err(failed(plan, failures, 0)) }
+}
+
+/// One error for all builds that failed, each with the kind and the hosts that it concerns.
+fn failed(plan: &BuildPlan, failures: Vec<(&Build, CargoError)>, left: usize) -> CommandError {
+    let program = &plan.program.name;
+    let is_interrupt = failures.iter().any(|(_, error)| matches!(error, CargoError::Interrupted { .. }));
+    let code = if is_interrupt { exit_code::INTERRUPTED } else { exit_code::BUILD };
+    let names: Vec<String> =
+        failures.iter().map(|(build, _)| format!("{} ({})", build.concerns(), build.hosts.join(", "))).collect();
+    let message = format!("`{program}` was not built for {}", names.join("; "));
+    let hint = failures.iter().find_map(|(_, error)| hint(error));
+    let causes: Vec<String> = failures.iter().map(|(_, error)| with_sources(error)).collect();
+    let mut failure = CommandError::new(code, message).because(causes.join("; "));
+    let skipped = (left > 0 && !is_interrupt)
+        .then(|| format!("{left} more would have been built: `--keep-going` builds them all the same"));
+    if let Some(hint) = hint.or(skipped) {
+        failure = failure.hint(hint);
+    }
+    failure
+}
+
+fn hint(error: &CargoError) -> Option<String> {
+    match error {
+        CargoError::NotStarted { .. } => Some("install Rust from https://rustup.rs, or set `CARGO`".to_owned()),
+        CargoError::NoExecutable { .. } => Some("is `CARGO`, a wrapper or an alias not cargo itself?".to_owned()),
+        _ => None,
+    }
+}
+
+fn with_sources(error: &CargoError) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        text = format!("{text}: {inner}");
+        source = inner.source();
+    }
+    text
+}

@@ -1,0 +1,257 @@
+//! Everything that a plan is made of, read side by side: cargo's and rustc's answers, the cluster file, the variants,
+//! the state of the sources.
+//!
+//! Owns the order in which things can be read at once. Decides nothing: what is wrong with a cluster is said by
+//! [`crate::cluster`] and [`crate::plan`], and collected here so that all of it is told together.
+
+mod variant;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::io;
+use std::thread;
+
+use camino::{Utf8Path, Utf8PathBuf};
+use torchlift_schema::{Finding, Place, exit_code};
+
+use crate::cargo::ConfigFacts;
+use crate::cluster::{self, Accept, Cluster, Host, Job, LibtorchChoice, Reach};
+use crate::commands::Context;
+use crate::error::CommandError;
+use crate::libtorch::{Places, Stores, Variant};
+use crate::plan::{self, ACCEPTABLE, BuildPlan, Inputs, accept};
+use crate::toolchain::{self, Env, RustcFacts};
+use crate::workspace::{SourceId, WorkspaceFacts, source_id};
+
+/// What a person chose on the command line, with paths as they were typed.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    /// `--cluster`.
+    pub cluster: Option<Utf8PathBuf>,
+    /// `--manifest-path`.
+    pub manifest_path: Option<Utf8PathBuf>,
+    /// `--host`.
+    pub hosts: Vec<String>,
+    /// `--exclude`.
+    pub exclude: Vec<String>,
+    /// `--job`.
+    pub job: Option<String>,
+    /// `--libtorch`: instead of what every kind names.
+    pub libtorch: Option<Utf8PathBuf>,
+    /// `--builds-dir`.
+    pub builds_dir: Option<Utf8PathBuf>,
+    /// `--accept`.
+    pub accept: Vec<Accept>,
+    /// `--locked`.
+    pub locked: bool,
+    /// `--offline`.
+    pub offline: bool,
+}
+
+/// Facts of a project and its cluster, and the plan that follows from them.
+#[derive(Debug)]
+pub struct Facts {
+    /// The environment without what the outer cargo put there.
+    pub env: Env,
+    /// The workspace.
+    pub workspace: WorkspaceFacts,
+    /// The cluster.
+    pub cluster: Cluster,
+    /// The job.
+    pub job: Job,
+    /// The chosen hosts, in file order.
+    pub hosts: Vec<Host>,
+    /// What would be built.
+    pub plan: BuildPlan,
+    /// Warnings, and findings that were accepted.
+    pub warnings: Vec<Finding>,
+    /// Findings that are accepted, of the file and of the command line.
+    pub accept: Vec<Accept>,
+    /// What a build now would be made of; none when it was not asked for.
+    pub source: Option<SourceId>,
+    /// Folders of this user; none where the environment names none.
+    pub places: Option<Places>,
+}
+
+impl Facts {
+    /// Reads everything and plans.
+    ///
+    /// # Errors
+    /// When cargo or rustc give no answer, or with every finding about the cluster and the plan.
+    pub fn gather(choice: &Choice, context: &Context, wants_source: bool) -> Result<Self, CommandError> {
+        let mut env = toolchain::inherited(context);
+        if choice.offline {
+            env.insert("CARGO_NET_OFFLINE".into(), "true".into());
+        }
+        let cargo = toolchain::cargo_program(context);
+        let manifest = choice.manifest_path.as_ref().map(|file| context.cwd.join(file));
+        let folder = manifest.as_deref().and_then(Utf8Path::parent).unwrap_or(&context.cwd).to_owned();
+        let (workspace, rustc) = thread::scope(|scope| {
+            let rustc = scope.spawn(|| RustcFacts::read(&env, &folder));
+            let workspace = WorkspaceFacts::read(&cargo, &env, &context.cwd, manifest.as_deref());
+            (workspace, join(rustc))
+        });
+        let workspace = workspace?;
+        // The toolchain file that holds is the one that is found from where cargo will run.
+        let rustc = if workspace.root == folder { rustc? } else { RustcFacts::read(&env, &workspace.root)? };
+        let (rest, source) = thread::scope(|scope| {
+            let source = wants_source.then(|| scope.spawn(|| source_id(&workspace.root, &env)));
+            let rest = Rest::gather(choice, context, &env, &cargo, &workspace, &rustc);
+            (rest, source.map(join))
+        });
+        let Rest { cluster, job, hosts, plan, warnings, accept, places } = rest?;
+        let source = source.transpose().map_err(|error: io::Error| {
+            CommandError::new(exit_code::BUILD, "a source file cannot be read").because(error)
+        })?;
+        Ok(Self { env, workspace, cluster, job, hosts, plan, warnings, accept, source, places })
+    }
+
+    /// Each chosen host's path by its name.
+    pub fn paths(&self) -> BTreeMap<String, Utf8PathBuf> {
+        self.hosts.iter().map(|host| (host.name.clone(), host.path.clone())).collect()
+    }
+
+    /// The file in which digests are remembered.
+    pub fn digests(&self) -> Option<Utf8PathBuf> {
+        self.places.as_ref().map(|places| places.cache.join("digests"))
+    }
+}
+
+/// A thread's result; a panic goes on in the thread that waits.
+fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// What comes after the workspace and rustc are known.
+struct Rest {
+    cluster: Cluster,
+    job: Job,
+    hosts: Vec<Host>,
+    plan: BuildPlan,
+    warnings: Vec<Finding>,
+    accept: Vec<Accept>,
+    places: Option<Places>,
+}
+
+impl Rest {
+    fn gather(
+        choice: &Choice,
+        context: &Context,
+        env: &Env,
+        cargo: &OsString,
+        workspace: &WorkspaceFacts,
+        rustc: &RustcFacts,
+    ) -> Result<Self, CommandError> {
+        let file = cluster_file(choice, context, workspace);
+        let reading = cluster::read(&file, &cluster::lookup(env));
+        let mut cluster = reading.cluster;
+        if let Some(given) = &choice.libtorch {
+            let given = context.cwd.join(given);
+            cluster.kinds.iter_mut().for_each(|kind| kind.libtorch = LibtorchChoice::Path(given.clone()));
+        }
+        let mut accepted = cluster.accept.clone();
+        accepted.extend(choice.accept.iter().cloned());
+        let mut findings = reading.findings;
+
+        // A name that the command line got wrong is a usage error, unless the file lost the host to an error of its own.
+        let is_file_good = !findings.iter().any(Finding::is_error);
+        let chosen = cluster.select(&choice.hosts, &choice.exclude);
+        let job = cluster.job(choice.job.as_deref());
+        let (chosen, job) = match (chosen, job) {
+            (Ok(chosen), Ok(job)) => (chosen, job),
+            (chosen, job) => {
+                let unknown = chosen.err().into_iter().flatten().chain(job.err().into_iter().flatten());
+                return Err(if is_file_good {
+                    let unknown = unknown.collect();
+                    CommandError::findings(exit_code::USAGE, format!("`{file}` has no such hosts or jobs"), unknown)
+                } else {
+                    stopped(&file, findings)
+                });
+            }
+        };
+        let places = Places::from_env(env);
+        let config = ConfigFacts::read(&workspace.root, env);
+        let variants = variant::resolve(&variant::Question {
+            cluster: &cluster,
+            hosts: &chosen,
+            workspace,
+            places: places.as_ref().ok(),
+            invocation: &context.invocation,
+        });
+        let builds_dir = match &choice.builds_dir {
+            Some(folder) => context.cwd.join(folder),
+            None => workspace.target_directory.join("torchlift/builds"),
+        };
+        let planned = plan::plan(&Inputs {
+            cluster: &cluster,
+            job,
+            hosts: &chosen,
+            workspace,
+            rustc,
+            config: &config,
+            variants: &variants.by_kind,
+            foreign_paths: &foreign_paths(&chosen, workspace),
+            torch_pin: variants.torch_pin.as_deref(),
+            invocation: &context.invocation,
+            env,
+            cargo,
+            builds_dir,
+            locked: choice.locked,
+            offline: choice.offline,
+        });
+        let of_plan = accept(planned.findings, &accepted, |code| ACCEPTABLE.contains(&code));
+        findings.extend(of_plan);
+        let is_stopped = findings.iter().any(Finding::is_error);
+        let Some(plan) = planned.plan.filter(|_| !is_stopped) else { return Err(stopped(&file, findings)) };
+        let (job, hosts) = (job.clone(), chosen.into_iter().cloned().collect());
+        findings.extend(variants.notes);
+        Ok(Self { job, hosts, cluster, plan, warnings: findings, accept: accepted, places: places.ok() })
+    }
+}
+
+fn stopped(file: &Utf8Path, findings: Vec<Finding>) -> CommandError {
+    let summary = format!("`{file}` cannot be built as it is; nothing was done");
+    CommandError::findings(exit_code::CLUSTER_FILE, summary, findings)
+}
+
+/// The file as a person would name it: relative where it lies in the working directory.
+fn cluster_file(choice: &Choice, context: &Context, workspace: &WorkspaceFacts) -> Utf8PathBuf {
+    match &choice.cluster {
+        Some(file) => file.clone(),
+        None if workspace.root == context.cwd => "cluster.toml".into(),
+        None => workspace.root.join("cluster.toml"),
+    }
+}
+
+/// Local hosts whose path is another folder than the workspace, by whatever names and links it is reached.
+fn foreign_paths(hosts: &[&Host], workspace: &WorkspaceFacts) -> BTreeSet<String> {
+    let real = |path: &Utf8Path| path.canonicalize_utf8().unwrap_or_else(|_| path.to_owned());
+    let root = real(&workspace.root);
+    hosts
+        .iter()
+        .filter(|host| host.reach == Reach::Local && real(&host.path) != root)
+        .map(|host| host.name.clone())
+        .collect()
+}
+
+/// The place of a kind's key, or the cluster file itself.
+fn kind_place(cluster: &Cluster, kind: usize, key: &str) -> Place {
+    let place = cluster.kinds.get(kind).map(|kind| kind.places.at(key)).unwrap_or_default();
+    if place.file.is_some() { place } else { Place::file(cluster.file.as_str()) }
+}
+
+/// What is known of the libtorch of each kind.
+#[derive(Debug, Default)]
+struct Variants {
+    by_kind: BTreeMap<usize, Result<Variant, Finding>>,
+    torch_pin: Option<String>,
+    notes: Vec<Finding>,
+}
+
+/// The stores of a workspace; none where the environment names no folder for them.
+fn stores(workspace: &WorkspaceFacts, places: Option<&Places>) -> Stores {
+    match places {
+        Some(places) => Stores::new(Some(&workspace.root), places),
+        None => Stores { roots: vec![workspace.root.join("libtorch")] },
+    }
+}

@@ -1,0 +1,298 @@
+//! From inputs to a plan: one cargo run per distinct key, one place per host.
+
+use std::collections::BTreeMap;
+
+use camino::Utf8Path;
+use sha2::{Digest as _, Sha256};
+use torchlift_schema::{Accelerator, Finding};
+
+use super::check;
+use super::key::{BuildKey, KeyMaker};
+use super::rustflags::{self, Handover};
+use super::{Build, BuildLibtorch, BuildPlan, HostBuild, HostLibtorch, Inputs};
+use crate::cluster::{Host, Kind, Toolchain};
+use crate::libtorch::Variant;
+use crate::workspace::{Program, hex, resolve};
+
+/// Libraries that register themselves when loaded, and that no symbol of a program asks for: the linker drops them
+/// from a program unless it is told not to.
+const SELF_REGISTERING: &[&str] = &["torch_cuda", "torch_hip"];
+
+/// Variables that would lead a build script past the libtorch that it is given.
+const MISLEADING: &[&str] = &["LIBTORCH_INCLUDE", "LIBTORCH_LIB", "LIBTORCH_STATIC", "LIBTORCH_USE_PYTORCH"];
+
+/// A plan and what is doubtful about it; the plan is only there when no error is among the findings, but for those
+/// that an `accept` may turn into warnings.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// The plan; none when the program or a libtorch is not known.
+    pub plan: Option<BuildPlan>,
+    /// All findings, errors and warnings.
+    pub findings: Vec<Finding>,
+}
+
+/// Plans the build of a job for the chosen hosts.
+pub fn plan(inputs: &Inputs<'_>) -> Planned {
+    let file = inputs.cluster.file.as_str();
+    let mut findings = Vec::new();
+    let program = match resolve(inputs.job, inputs.workspace, file) {
+        Ok(program) => Some(program),
+        Err(finding) => {
+            findings.push(*finding);
+            None
+        }
+    };
+    check::hosts(inputs, &mut findings);
+    check::kinds(inputs, program.as_ref(), &mut findings);
+    let plan = program.and_then(|program| lay_out(inputs, program));
+    if let Some(plan) = &plan {
+        check::library_paths(plan, &mut findings);
+    }
+    Planned { plan, findings }
+}
+
+fn lay_out(inputs: &Inputs<'_>, program: Program) -> Option<BuildPlan> {
+    let mut builds: Vec<Build> = Vec::new();
+    let mut hosts = Vec::new();
+    let mut by_kind: BTreeMap<usize, BuildKey> = BTreeMap::new();
+    for host in inputs.hosts {
+        let kind = inputs.cluster.kinds.get(host.kind)?;
+        let variant = match inputs.variants.get(&host.kind) {
+            None => None,
+            Some(Ok(variant)) => Some(variant),
+            // Already a finding.
+            Some(Err(_)) => return None,
+        };
+        let key = match by_kind.get(&host.kind) {
+            Some(key) => key.clone(),
+            None => {
+                let build = one_build(inputs, kind, variant, &program);
+                let key = build.key.clone();
+                match builds.iter_mut().find(|other| other.key == key) {
+                    Some(other) => other.kinds.extend(build.kinds),
+                    None => builds.push(build),
+                }
+                by_kind.insert(host.kind, key.clone());
+                key
+            }
+        };
+        if let Some(build) = builds.iter_mut().find(|build| build.key == key) {
+            build.hosts.push(host.name.clone());
+        }
+        hosts.push(place(inputs, host, kind, variant, &program, key));
+    }
+    Some(BuildPlan {
+        job: inputs.job.name.clone(),
+        workspace: inputs.workspace.root.clone(),
+        program,
+        profile: inputs.job.profile.clone(),
+        builds,
+        hosts,
+    })
+}
+
+/// The cargo run of a kind; `hosts` is filled in by the caller.
+fn one_build(inputs: &Inputs<'_>, kind: &Kind, variant: Option<&Variant>, program: &Program) -> Build {
+    let target = kind.target.clone().unwrap_or_else(|| inputs.rustc.host.clone());
+    let toolchain = inputs.cluster.toolchains.get(&target);
+    let mut features = kind.features.clone();
+    features.sort();
+    features.dedup();
+    let (mut env, env_unset) = environment(kind, variant, toolchain, &target);
+    let handover = rustflags::handover(&kind.rustflags, inputs.env, inputs.config, &target);
+    if let Handover::Encoded(flags) = &handover {
+        env.insert("CARGO_ENCODED_RUSTFLAGS".to_owned(), flags.clone());
+    }
+    let link_flags = link_flags(variant);
+
+    let key = {
+        let mut key = KeyMaker::default();
+        key.add("target", target.as_bytes());
+        key.add("profile", inputs.job.profile.as_bytes());
+        key.add("package", program.package.as_bytes());
+        key.add(program.kind.word(), program.name.as_bytes());
+        key.add("features", features.join(",").as_bytes());
+        key.add("default features", kind.default_features.to_string().as_bytes());
+        key.add("rustc", inputs.rustc.verbose_version.as_bytes());
+        key.add("cargo configuration", inputs.config.text.as_bytes());
+        key.add("kind rustflags", kind.rustflags.join("\0").as_bytes());
+        key.add("link flags", link_flags.join("\0").as_bytes());
+        key.add("libtorch", variant.map_or("", |variant| variant.facts.abi_digest.as_str()).as_bytes());
+        let mut whole = inputs.env.clone();
+        whole.retain(|name, _| !env_unset.iter().any(|unset| name == unset.as_str()));
+        whole.extend(env.iter().map(|(name, value)| (name.into(), value.into())));
+        key.add_env(&whole);
+        for (name, value) in &kind.build_env {
+            key.add(&format!("build_env {name}"), value.as_bytes());
+        }
+        key.finish()
+    };
+
+    let dir = inputs.builds_dir.join(key.as_str());
+    let libtorch = variant.map(|variant| BuildLibtorch {
+        link: dir.join("libtorch"),
+        root: variant.root.clone(),
+        version: variant.facts.version.clone(),
+        accelerator: variant.facts.accelerator.clone(),
+    });
+    if let Some(libtorch) = &libtorch {
+        // The link lies in the folder that the key names, so that it is set once the key is known.
+        for name in ["LIBTORCH", "LIBTORCH_PATH"] {
+            env.insert(name.to_owned(), libtorch.link.to_string());
+        }
+    }
+    let args = arguments(inputs, program, kind, &target, &features, &handover, &dir, libtorch.as_ref(), &link_flags);
+    Build {
+        key,
+        kinds: Some(kind.name.clone()).filter(|name| !name.is_empty()).into_iter().collect(),
+        hosts: Vec::new(),
+        target,
+        features,
+        default_features: kind.default_features,
+        libtorch,
+        dir,
+        cargo: inputs.cargo.clone(),
+        args,
+        env,
+        env_unset,
+    }
+}
+
+/// What is set and what is unset, but for the path of the libtorch.
+fn environment(
+    kind: &Kind,
+    variant: Option<&Variant>,
+    toolchain: Option<&Toolchain>,
+    target: &str,
+) -> (BTreeMap<String, String>, Vec<String>) {
+    let mut env = BTreeMap::new();
+    let mut set = |name: String, value: &str| {
+        env.insert(name, value.to_owned());
+    };
+    let underscored = target.replace('-', "_");
+    if let Some(toolchain) = toolchain {
+        for (name, value) in [("CC", &toolchain.cc), ("CXX", &toolchain.cxx), ("AR", &toolchain.ar)] {
+            if let Some(value) = value {
+                set(format!("{name}_{underscored}"), value);
+            }
+        }
+        if let Some(linker) = &toolchain.linker {
+            set(format!("CARGO_TARGET_{}_LINKER", underscored.to_uppercase()), linker);
+        }
+    }
+    let Some(variant) = variant else {
+        env.extend(kind.build_env.clone());
+        return (env, Vec::new());
+    };
+    set("LIBTORCH_CXX11_ABI".to_owned(), if variant.facts.is_cxx11_abi { "1" } else { "0" });
+    if matches!(variant.facts.accelerator, Accelerator::Cuda(_)) && !kind.gpus.is_empty() {
+        let mut gpus = kind.gpus.clone();
+        gpus.sort_by_key(|gpu| capability(gpu));
+        // Code for the oldest card runs on the newer ones too, the other way round it does not; the variable takes one.
+        set("CUDA_COMPUTE_CAP".to_owned(), &gpus[0].replace('.', ""));
+        set("TORCH_CUDA_ARCH_LIST".to_owned(), &gpus.join(";"));
+    }
+    env.extend(kind.build_env.clone());
+    (env, MISLEADING.iter().map(|name| (*name).to_owned()).collect())
+}
+
+fn capability(gpu: &str) -> (u32, u32) {
+    let number = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0);
+    let (major, minor) = gpu.split_once('.').unwrap_or((gpu, "0"));
+    (number(major), number(minor))
+}
+
+fn link_flags(variant: Option<&Variant>) -> Vec<String> {
+    let Some(variant) = variant else { return Vec::new() };
+    let mut flags: Vec<String> = SELF_REGISTERING
+        .iter()
+        .filter(|name| variant.facts.libraries.contains(&format!("lib{name}.so")))
+        .map(|name| format!("-Clink-args=-Wl,--push-state,--no-as-needed -l{name} -Wl,--pop-state"))
+        .collect();
+    // Whether what the libraries need is there is found out after the build, for the host and not for this machine.
+    flags.push("-Clink-args=-Wl,--allow-shlib-undefined".to_owned());
+    flags
+}
+
+#[expect(clippy::too_many_arguments, reason = "the parts of one command line, put together in one place")]
+fn arguments(
+    inputs: &Inputs<'_>,
+    program: &Program,
+    kind: &Kind,
+    target: &str,
+    features: &[String],
+    handover: &Handover,
+    dir: &Utf8Path,
+    libtorch: Option<&BuildLibtorch>,
+    link_flags: &[String],
+) -> Vec<String> {
+    let mut args: Vec<String> = ["rustc", "--package", &program.package, &format!("--{}", program.kind.word())]
+        .into_iter()
+        .chain([program.name.as_str(), "--profile", &inputs.job.profile])
+        .map(str::to_owned)
+        .collect();
+    // With `--target` cargo builds in a folder of its own and keeps flags from build scripts: only where it is needed.
+    if target != inputs.rustc.host || inputs.config.has_build_target {
+        args.extend(["--target".to_owned(), target.to_owned()]);
+    }
+    if !features.is_empty() {
+        args.extend(["--features".to_owned(), features.join(",")]);
+    }
+    if !kind.default_features {
+        args.push("--no-default-features".to_owned());
+    }
+    if inputs.locked {
+        args.push("--locked".to_owned());
+    }
+    if inputs.offline {
+        args.push("--offline".to_owned());
+    }
+    if let Handover::Config(setting) = handover {
+        args.extend(["--config".to_owned(), setting.clone()]);
+    }
+    args.push("--message-format=json-render-diagnostics".to_owned());
+    args.extend(["--target-dir".to_owned(), dir.to_string()]);
+    if let Some(libtorch) = libtorch {
+        args.extend(["--".to_owned(), format!("-Lnative={}/lib", libtorch.link)]);
+        args.extend(link_flags.iter().cloned());
+    }
+    args
+}
+
+fn place(
+    inputs: &Inputs<'_>,
+    host: &Host,
+    kind: &Kind,
+    variant: Option<&Variant>,
+    program: &Program,
+    build: BuildKey,
+) -> HostBuild {
+    let libtorch = variant.map(|variant| HostLibtorch {
+        variant: variant.id.clone(),
+        root: variant.root.clone(),
+        version: variant.facts.version.clone(),
+        accelerator: variant.facts.accelerator.clone(),
+    });
+    let lib = variant.map(|variant| variant.root.join("lib").into_string());
+    let folders: Vec<String> =
+        host.library_path_before.iter().cloned().chain(lib).chain(host.library_path_after.iter().cloned()).collect();
+    let slug = slug(libtorch.as_ref());
+    HostBuild {
+        name: host.name.clone(),
+        kind: Some(kind.name.clone()).filter(|name| !name.is_empty()),
+        build,
+        bin: format!("target/cluster/{}/{slug}/{}/{}", host.name, inputs.job.profile, program.name),
+        ld_library_path: folders.join(":"),
+        cwd_subpath: inputs.job.cwd.clone(),
+        libtorch,
+    }
+}
+
+/// The folder name for a libtorch: a variant's own, `path-<digest>` for a tree outside the stores, `none` without one.
+fn slug(libtorch: Option<&HostLibtorch>) -> String {
+    match libtorch {
+        None => "none".to_owned(),
+        Some(HostLibtorch { variant: Some(id), .. }) => id.slug(),
+        Some(HostLibtorch { root, .. }) => format!("path-{}", &hex(&Sha256::digest(root.as_str()))[..8]),
+    }
+}

@@ -1,0 +1,234 @@
+//! What of a cluster cannot be built or run as written: a finding each, all of them before anything is built.
+//!
+//! Pure. What this version does not do is refused by name here; nothing that a file says is passed over in silence.
+
+use torchlift_schema::{Finding, Place};
+
+use super::{BuildPlan, Inputs};
+use crate::cluster::{Files, Kind, LibtorchChoice, Reach};
+use crate::workspace::{Program, offer};
+
+/// Variables of a build that are ours to set, since what is verified afterwards is what they lead to.
+const OURS: &[&str] = &[
+    "CARGO_ENCODED_RUSTFLAGS",
+    "CARGO_TARGET_DIR",
+    "LIBTORCH",
+    "LIBTORCH_CXX11_ABI",
+    "LIBTORCH_INCLUDE",
+    "LIBTORCH_LIB",
+    "LIBTORCH_PATH",
+    "LIBTORCH_STATIC",
+    "LIBTORCH_USE_PYTORCH",
+    "RUSTFLAGS",
+];
+
+/// Findings of a plan that may be accepted: a build can be tried all the same, and is verified afterwards.
+pub const ACCEPTABLE: &[&str] = &["libtorch-not-chosen", "libtorch-other-version"];
+
+/// Findings about the chosen hosts.
+pub(super) fn hosts(inputs: &Inputs<'_>, findings: &mut Vec<Finding>) {
+    for host in inputs.hosts {
+        let place = |key: &str| or_file(host.places.at(key), inputs).on(&host.name);
+        let reach = match &host.reach {
+            Reach::Local => None,
+            Reach::Ssh(_) => Some("ssh"),
+            Reach::Agent(_) => Some("agent"),
+            Reach::Slurm => Some("slurm"),
+        };
+        if let Some(reach) = reach {
+            findings.push(
+                Finding::error("reach-not-yet", place("reach"), format!("reach `{reach}` is not there yet"))
+                    .remedy("this version reaches hosts with `reach = \"local\"`; leave others out with `--exclude`"),
+            );
+            continue;
+        }
+        if host.files == Files::Push {
+            findings.push(
+                Finding::error("files-not-yet", place("files"), "`files = \"push\"` is not there yet")
+                    .remedy("this version runs from the workspace itself: leave `files` out"),
+            );
+        }
+        if inputs.foreign_paths.contains(&host.name) {
+            let path = &host.path;
+            findings.push(
+                Finding::error(
+                    "path-not-the-workspace",
+                    place("path"),
+                    format!("`{path}` is not the workspace `{}`, where its binary will be", inputs.workspace.root),
+                )
+                .remedy("for a host that is reached by `local`, `path` is the workspace"),
+            );
+        }
+    }
+}
+
+/// Findings about the kinds that the chosen hosts are of.
+pub(super) fn kinds(inputs: &Inputs<'_>, program: Option<&Program>, findings: &mut Vec<Finding>) {
+    for (index, kind) in inputs.cluster.kinds.iter().enumerate() {
+        if inputs.hosts.iter().all(|host| host.kind != index) {
+            continue;
+        }
+        not_there_yet(inputs, kind, findings);
+        build_env(inputs, kind, findings);
+        features(inputs, kind, program, findings);
+        libtorch(inputs, index, kind, findings);
+    }
+}
+
+fn not_there_yet(inputs: &Inputs<'_>, kind: &Kind, findings: &mut Vec<Finding>) {
+    let mut refuse = |code: &str, key: &str, message: String, remedy: &str| {
+        findings.push(Finding::error(code, kind_place(inputs, kind, key), message).remedy(remedy));
+    };
+    if kind.container.is_some() {
+        refuse(
+            "container-not-yet",
+            "container",
+            "building in a container is not there yet".to_owned(),
+            "take `container` out; this version builds on this machine",
+        );
+    }
+    if let Some(host) = &kind.build_on {
+        refuse(
+            "build-on-not-yet",
+            "build_on",
+            format!("building on another host (`{host}`) is not there yet"),
+            "take `build_on` out; this version builds on this machine",
+        );
+    }
+    let target = kind.target.as_ref().unwrap_or(&inputs.rustc.host);
+    match inputs.cluster.toolchains.get(target) {
+        None if *target != inputs.rustc.host => refuse(
+            "toolchain-missing",
+            "target",
+            format!(
+                "`{target}` is not this machine's target (`{}`), and no toolchain is given for it",
+                inputs.rustc.host
+            ),
+            &format!("add a `[toolchain.\"{target}\"]` with its `linker`, and `rustup target add {target}`"),
+        ),
+        None => {}
+        Some(toolchain) => {
+            for (key, is_given) in [
+                ("cargo", toolchain.cargo.is_some()),
+                ("rustc", toolchain.rustc.is_some()),
+                ("sysroot", toolchain.sysroot.is_some()),
+                ("glibc", toolchain.glibc.is_some()),
+                ("runner", !toolchain.runner.is_empty()),
+            ] {
+                if is_given {
+                    let place = Place::file(inputs.cluster.file.as_str()).key(format!("toolchain.\"{target}\".{key}"));
+                    let message = format!("`{key}` of a toolchain is not there yet");
+                    let remedy = "this version follows `linker`, `cc`, `cxx` and `ar`";
+                    findings.push(Finding::error("toolchain-key-not-yet", place, message).remedy(remedy));
+                }
+            }
+        }
+    }
+}
+
+fn build_env(inputs: &Inputs<'_>, kind: &Kind, findings: &mut Vec<Finding>) {
+    for name in kind.build_env.keys().filter(|name| OURS.contains(&name.as_str())) {
+        let place = kind_place(inputs, kind, &format!("build_env.{name}"));
+        let remedy = match name.as_str() {
+            "RUSTFLAGS" | "CARGO_ENCODED_RUSTFLAGS" => "use the kind's `rustflags`, which keeps the user's own flags",
+            "CARGO_TARGET_DIR" => "use `--builds-dir`",
+            _ => "use the kind's `libtorch`",
+        };
+        let message = format!("`{name}` is set by the build itself");
+        findings.push(Finding::error("build-env-reserved", place, message).remedy(remedy));
+    }
+}
+
+fn features(inputs: &Inputs<'_>, kind: &Kind, program: Option<&Program>, findings: &mut Vec<Finding>) {
+    let Some(program) = program else { return };
+    let package = inputs.workspace.packages.iter().find(|package| package.name == program.package);
+    let Some(package) = package else { return };
+    let known: Vec<&str> = package.features.iter().map(String::as_str).collect();
+    // `dependency/feature` and `package/feature` are cargo's to judge.
+    let is_known = |feature: &&String| feature.contains(['/', ':']) || known.contains(&feature.as_str());
+    for feature in kind.features.iter().filter(|feature| !is_known(feature)) {
+        let message = format!("package `{}` has no feature `{feature}`", package.name);
+        let remedy = offer("features", feature, &known);
+        let place = kind_place(inputs, kind, "features");
+        findings.push(Finding::error("feature-unknown", place, message).remedy(remedy));
+    }
+}
+
+fn libtorch(inputs: &Inputs<'_>, index: usize, kind: &Kind, findings: &mut Vec<Finding>) {
+    let place = || kind_place(inputs, kind, "libtorch");
+    let torch_sys = inputs.workspace.lock.as_ref().map(|lock| lock.torch_sys.as_slice()).unwrap_or_default();
+    let variant = match inputs.variants.get(&index) {
+        Some(Ok(variant)) => variant,
+        Some(Err(finding)) => return findings.push(finding.clone()),
+        None => {
+            if kind.libtorch == LibtorchChoice::None && !torch_sys.is_empty() {
+                findings.push(
+                    Finding::error("libtorch-not-chosen", place(), "the program depends on `torch-sys`, and the kind names no libtorch")
+                        .remedy("write `libtorch = \"auto\"`, a variant such as `\"precompiled/cpu-2.9.0\"`, or an absolute path"),
+                );
+            }
+            return;
+        }
+    };
+    let target = kind.target.as_ref().unwrap_or(&inputs.rustc.host);
+    let wanted_arch = target.split('-').next().unwrap_or_default();
+    if variant.facts.cpu_arch != wanted_arch {
+        findings.push(
+            Finding::error(
+                "libtorch-other-cpu",
+                place(),
+                format!(
+                    "the libtorch in `{}` is for {}, and `{target}` needs one for {wanted_arch}",
+                    variant.root, variant.facts.cpu_arch
+                ),
+            )
+            .remedy(format!(
+                "choose a variant for {wanted_arch}; `{} libtorch list` shows what there is",
+                inputs.invocation
+            )),
+        );
+    }
+    let found = variant.facts.public_version();
+    if let Some(wanted) = inputs.torch_pin.filter(|wanted| *wanted != found) {
+        let bypass = "LIBTORCH_BYPASS_VERSION_CHECK";
+        findings.push(
+            Finding::error(
+                "libtorch-other-version",
+                place(),
+                format!("the libtorch in `{}` is torch {found}, and the program's `torch-sys` pins {wanted}", variant.root),
+            )
+            .remedy(format!(
+                "choose a variant of torch {wanted} (`{} libtorch fetch`), or accept `libtorch-other-version` and set `{bypass}` in `build_env`",
+                inputs.invocation
+            )),
+        );
+    }
+}
+
+/// Findings about elements that the loader would not read as one folder.
+pub(super) fn library_paths(plan: &BuildPlan, findings: &mut Vec<Finding>) {
+    for host in &plan.hosts {
+        let root = host.libtorch.as_ref().map(|libtorch| libtorch.root.as_str());
+        let bad_root = root.filter(|root| root.contains([':', ';', '$', '\0']));
+        let mut elements = host.ld_library_path.split(':');
+        let bad = bad_root.or_else(|| {
+            let is_bad = |element: &&str| !element.starts_with('/') || element.contains([';', '$', '\0']);
+            if host.ld_library_path.is_empty() { None } else { elements.find(is_bad) }
+        });
+        if let Some(bad) = bad {
+            let message = format!("`{bad}` cannot stand in a library path");
+            let remedy =
+                "the loader wants absolute folders without `:`, `;` and `$` in their names; move it, or link to it";
+            findings.push(Finding::error("library-path-element", Place::host(&host.name), message).remedy(remedy));
+        }
+    }
+}
+
+fn kind_place(inputs: &Inputs<'_>, kind: &Kind, key: &str) -> Place {
+    or_file(kind.places.at(key), inputs)
+}
+
+/// A place in the cluster file; of a key that the file does not have, the file itself.
+fn or_file(place: Place, inputs: &Inputs<'_>) -> Place {
+    if place.file.is_some() { place } else { Place::file(inputs.cluster.file.as_str()) }
+}

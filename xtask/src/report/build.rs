@@ -1,0 +1,137 @@
+//! How a build looks when it is over, and how its plan looks before: for people on stdout, or as JSON.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use torchlift_schema::Finding;
+
+use super::progress::{counted, duration, size};
+use crate::plan::{BuildPlan, HostBuild};
+
+/// What a build did.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct BuildReport {
+    /// The job.
+    pub job: String,
+    /// The cargo runs.
+    pub builds: Vec<BuildResult>,
+    /// The hosts.
+    pub hosts: Vec<HostResult>,
+    /// Warnings, and findings that were accepted.
+    pub findings: Vec<Finding>,
+    /// The whole time, in milliseconds.
+    pub elapsed_ms: u64,
+}
+
+/// What one cargo run did.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct BuildResult {
+    /// Its key.
+    pub key: String,
+    /// Its kinds.
+    pub kinds: Vec<String>,
+    /// Its hosts.
+    pub hosts: Vec<String>,
+    /// Crates that were compiled.
+    pub compiled: usize,
+    /// Crates that were still good.
+    pub fresh: usize,
+    /// How long cargo took, in milliseconds.
+    pub elapsed_ms: u64,
+}
+
+/// What one host has now.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct HostResult {
+    /// Its name.
+    pub host: String,
+    /// The binary, below its path.
+    pub bin: String,
+    /// The binary's size in bytes.
+    pub size: u64,
+    /// Its SHA-256.
+    pub sha256: String,
+    /// Whether the binary was published now; false when it lay there already.
+    pub is_new: bool,
+    /// The envelope's file.
+    pub envelope: String,
+}
+
+/// The report as text.
+pub fn render(report: &BuildReport) -> String {
+    let mut text = String::new();
+    for build in &report.builds {
+        let kinds = if build.kinds.is_empty() { String::new() } else { format!(" for {}", build.kinds.join(", ")) };
+        let done = if build.compiled == 0 {
+            "nothing to compile".to_owned()
+        } else {
+            format!("{} compiled", counted(build.compiled, "crate"))
+        };
+        let time = duration(Duration::from_millis(build.elapsed_ms));
+        let _ = writeln!(text, "build {}{kinds}: {done}, {time}", build.key);
+    }
+    for host in &report.hosts {
+        let state = if host.is_new { "new" } else { "unchanged" };
+        let _ = writeln!(text, "host {}: {} ({}, {state})", host.host, host.bin, size(host.size));
+    }
+    let time = duration(Duration::from_millis(report.elapsed_ms));
+    let _ = writeln!(text, "job {} is ready for {} in {time}", report.job, counted(report.hosts.len(), "host"));
+    text
+}
+
+/// The plan as text: what would be run, and where its results would go.
+pub fn render_plan(plan: &BuildPlan) -> String {
+    let mut text = String::new();
+    let program = &plan.program;
+    let _ = writeln!(
+        text,
+        "job {}: {} `{}` of package `{}`, profile {}",
+        plan.job,
+        program.kind.word(),
+        program.name,
+        program.package,
+        plan.profile
+    );
+    for build in &plan.builds {
+        let _ = writeln!(text, "\nbuild {} for {} ({})", build.key, build.concerns(), build.hosts.join(", "));
+        let _ = writeln!(text, "  target    {}", build.target);
+        if let Some(libtorch) = &build.libtorch {
+            let _ = writeln!(text, "  libtorch  {} ({})", libtorch.root, libtorch.version);
+        }
+        let _ = writeln!(text, "  in        {}", plan.workspace);
+        for name in &build.env_unset {
+            let _ = writeln!(text, "  unset     {name}");
+        }
+        for (name, value) in &build.env {
+            let _ = writeln!(text, "  set       {name}={}", word(value));
+        }
+        let command: Vec<String> = std::iter::once(word(&build.cargo.to_string_lossy()))
+            .chain(build.args.iter().map(|arg| word(arg)))
+            .collect();
+        let _ = writeln!(text, "  run       {}", command.join(" "));
+    }
+    for host in &plan.hosts {
+        text.push_str(&render_host(host));
+    }
+    text
+}
+
+fn render_host(host: &HostBuild) -> String {
+    let mut text = String::new();
+    let kind = host.kind.as_ref().map(|kind| format!(" (kind {kind})")).unwrap_or_default();
+    let _ = writeln!(text, "\nhost {}{kind}", host.name);
+    let _ = writeln!(text, "  build            {}", host.build);
+    let _ = writeln!(text, "  bin              {}", host.bin);
+    if !host.ld_library_path.is_empty() {
+        let _ = writeln!(text, "  LD_LIBRARY_PATH  {}", host.ld_library_path);
+    }
+    if !host.cwd_subpath.is_empty() {
+        let _ = writeln!(text, "  folder           {}", host.cwd_subpath);
+    }
+    text
+}
+
+/// A word as a shell takes it; what no shell can take is shown with its escapes.
+fn word(text: &str) -> String {
+    shlex::try_quote(text).map_or_else(|_| format!("{text:?}"), |quoted| quoted.into_owned())
+}

@@ -1,0 +1,181 @@
+//! What a person sees while cargo runs: a bar with crate names on a terminal, plain lines elsewhere.
+//!
+//! Cargo's own words pass through unchanged in both. Everything goes to stderr; stdout is for data.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::cargo::{CargoEvent, Watcher};
+use crate::plan::Build;
+
+/// Milliseconds between two draws; cargo itself draws no more often.
+const DRAWS_PER_SECOND: u8 = 10;
+
+/// The progress of one build.
+#[derive(Debug)]
+pub struct Progress {
+    /// None where stderr is no terminal: a bar there prints nothing, or its escape codes.
+    bar: Option<ProgressBar>,
+    /// A line of cargo's whose end has not come yet; a bar must not be drawn behind it.
+    rest: Vec<u8>,
+    is_quiet: bool,
+}
+
+/// How the reporting of builds is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct Console {
+    /// Whether stderr is a terminal.
+    pub is_terminal: bool,
+    /// Whether only errors are to be told.
+    pub is_quiet: bool,
+}
+
+impl Console {
+    /// The console of this process.
+    pub fn new(is_quiet: bool) -> Self {
+        Self { is_terminal: std::io::stderr().is_terminal(), is_quiet }
+    }
+
+    /// Begins the progress of a build. `packages` is an upper bound for what it compiles, where that is known.
+    pub fn begin(self, build: &Build, program: &str, packages: Option<usize>) -> Progress {
+        let text = format!("building `{program}` for {} ({})", build.concerns(), counted(build.hosts.len(), "host"));
+        if !self.is_quiet {
+            line(&text);
+        }
+        let bar = (self.is_terminal && !self.is_quiet).then(|| bar(build, packages));
+        Progress { bar, rest: Vec::new(), is_quiet: self.is_quiet }
+    }
+
+    /// Tells something that is not an error.
+    pub fn note(self, text: &str) {
+        if !self.is_quiet {
+            line(text);
+        }
+    }
+}
+
+/// `1 host`, `2 hosts`.
+pub(crate) fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+#[expect(clippy::print_stderr, reason = "report prints")]
+fn line(text: &str) {
+    eprintln!("{text}");
+}
+
+fn bar(build: &Build, packages: Option<usize>) -> ProgressBar {
+    let target = ProgressDrawTarget::stderr_with_hz(DRAWS_PER_SECOND);
+    let name = build.concerns().replace('`', "");
+    let (bar, template) = match packages {
+        Some(most) => (ProgressBar::new(most as u64), "{prefix} [{bar:24}] {pos}/{len} {elapsed} {wide_msg}"),
+        None => (ProgressBar::new_spinner(), "{prefix} {spinner} {pos} {elapsed} {wide_msg}"),
+    };
+    bar.set_draw_target(target);
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar.set_prefix(name);
+    bar
+}
+
+impl Progress {
+    /// Ends it; the bar is taken away.
+    pub fn end(mut self) {
+        let rest = std::mem::take(&mut self.rest);
+        self.pass_on(&rest);
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn pass_on(&self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        // A closed stderr is no reason to end a build.
+        let write = || drop(std::io::stderr().lock().write_all(bytes));
+        match &self.bar {
+            Some(bar) => bar.suspend(write),
+            None => write(),
+        }
+    }
+
+    fn text(&mut self, bytes: &[u8]) {
+        if self.bar.is_none() {
+            return self.pass_on(bytes);
+        }
+        self.rest.extend_from_slice(bytes);
+        if let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') {
+            let whole: Vec<u8> = self.rest.drain(..=end).collect();
+            self.pass_on(&whole);
+        }
+    }
+}
+
+impl Watcher for Progress {
+    fn watch(&mut self, event: &CargoEvent<'_>) {
+        match event {
+            CargoEvent::Text(bytes) => self.text(bytes),
+            CargoEvent::Crate { name, count, is_fresh } => {
+                let Some(bar) = &self.bar else { return };
+                let count = *count as u64;
+                if bar.length().is_some_and(|length| length < count) {
+                    bar.set_length(count);
+                }
+                bar.set_position(count);
+                if !is_fresh {
+                    bar.set_message((*name).to_owned());
+                }
+            }
+            CargoEvent::Waiting { file, holder } if !self.is_quiet => {
+                let what = file.map_or_else(|| "a lock".to_owned(), |file| format!("the lock on `{file}`"));
+                self.pass_on(format!("hint: cargo waits for {what}, which {holder} holds\n").as_bytes());
+            }
+            CargoEvent::Waiting { .. } => {}
+        }
+    }
+
+    fn tick(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.tick();
+        }
+    }
+}
+
+/// Rounded for people: `0.3 s`, `12.0 s`, `2 min 05 s`.
+pub(crate) fn duration(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    if seconds < 60.0 {
+        format!("{seconds:.1} s")
+    } else {
+        format!("{} min {:02} s", time.as_secs() / 60, time.as_secs() % 60)
+    }
+}
+
+/// Rounded for people, in units of 1000.
+pub(crate) fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} B"),
+        1_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_rounded_for_people() {
+        assert_eq!(duration(Duration::from_millis(349)), "0.3 s");
+        assert_eq!(duration(Duration::from_secs(125)), "2 min 05 s");
+        assert_eq!(size(999), "999 B");
+        assert_eq!(size(4_440_000), "4.4 MB");
+        assert_eq!(size(2_100_000_000), "2.1 GB");
+        assert_eq!((counted(1, "host"), counted(2, "host")), ("1 host".to_owned(), "2 hosts".to_owned()));
+    }
+}

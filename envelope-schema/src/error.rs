@@ -209,12 +209,13 @@ impl EnvelopeError {
             }
             vec![Finding::error(error.code(), place, error.to_string()).remedy(error.hint())]
         };
+        let hint = self.hint();
         match self {
             Self::Values { findings } => findings
                 .into_iter()
                 .map(|mut finding| {
                     finding.place = Place { key: finding.place.key.take(), ..place.clone() };
-                    finding
+                    finding.remedy(hint)
                 })
                 .collect(),
             other => single(&other),

@@ -46,25 +46,16 @@ fn path_text(path: &serde_path_to_error::Path) -> String {
     text
 }
 
-/// What is wrong with the shape of one value.
-#[derive(Debug)]
+/// What is wrong with the shape of one value; [`read`] turns it into an [`EnvelopeError`] with the path.
+#[derive(Debug, thiserror::Error)]
 enum Fault {
+    #[error("`{0}` is missing")]
     Missing(&'static str),
+    #[error("{found} where {wanted} belongs")]
     Type { found: String, wanted: String },
+    #[error("{0}")]
     Value(String),
 }
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing(key) => write!(f, "`{key}` is missing"),
-            Self::Type { found, wanted } => write!(f, "{found} where {wanted} belongs"),
-            Self::Value(reason) => f.write_str(reason),
-        }
-    }
-}
-
-impl std::error::Error for Fault {}
 
 impl serde::de::Error for Fault {
     fn custom<T: fmt::Display>(message: T) -> Self {

@@ -71,7 +71,8 @@ fn odd_value() -> impl Strategy<Value = Value> {
     let text = prop_oneof![
         Just(String::new()),
         prop::sample::select(vec![
-            "/", "..", ".", "a/../b", "a//b", "/a:", "/a;b", "$x", "a\u{0}", "A-", "-a", "2.", "x/y", "cpu", "1"
+            "error", "warning", "/", "..", ".", "a/../b", "a//b", "/a:", "/a;b", "$x", "a\u{0}", "A-", "-a", "2.",
+            "x/y", "cpu", "1"
         ])
         .prop_map(str::to_owned),
         "[0-9a-fA-F]{63,65}",

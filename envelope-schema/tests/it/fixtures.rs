@@ -164,6 +164,7 @@ fn every_error_has_a_hint_and_becomes_findings_with_their_place() {
         assert_eq!(findings.len(), count, "{name}");
         for finding in findings {
             assert!(finding.is_error(), "{name}");
+            assert_eq!(finding.remedy.as_deref(), Some(hint), "{name}");
             assert_eq!(finding.place.file.as_deref(), Some("envelope.json"), "{name}");
             assert_eq!(finding.place.host.as_deref(), Some("node-a"), "{name}");
             if let Some(path) = &path {

@@ -308,7 +308,11 @@ impl<'a> Run<'a> {
                         self.end(rank, End::NotStarted { step, errno: errno as i32 })?;
                     }
                 }
-                Err(_) => self.lose(host)?,
+                Err(_) => {
+                    // What it told before it died comes first: the cause may be in it.
+                    self.take_reports(host)?;
+                    self.lose(host)?;
+                }
             }
         }
         self.look_for_the_end_of_output()

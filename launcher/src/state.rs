@@ -386,3 +386,6 @@ fn advance(state: &mut State, now: Moment, actions: &mut Vec<Action>) {
         Phase::Done => {}
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -158,17 +158,23 @@ pub(super) fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Gives every signal its default disposition.
+/// Gives every signal its default disposition, the C library's own two (32 and 33) too: a parent may have ignored those,
+/// and the C library refuses to touch them.
 pub(super) fn reset_all() {
     for signal in 1..=64 {
         reset(signal);
     }
 }
 
-#[expect(unsafe_code, reason = "nix does not know real-time signals")]
+#[expect(unsafe_code, reason = "nix knows neither real-time signals nor the C library's own")]
 fn reset(signal: i32) {
-    // SAFETY: SIG_DFL runs no code of ours. KILL, STOP and the C library's own two are refused, which is right.
-    unsafe { libc::signal(signal, libc::SIG_DFL) };
+    /// The kernel's `struct sigaction` on both CPUs that this builds for: handler, flags, restorer, mask. All zero is SIG_DFL.
+    const DEFAULT: [usize; 4] = [0; 4];
+    /// Bytes of the kernel's signal set.
+    const SET_SIZE: usize = 8;
+    let none = std::ptr::null_mut::<usize>();
+    // SAFETY: the kernel reads `DEFAULT` and writes nothing; SIG_DFL runs no code of ours. KILL and STOP are refused.
+    unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, DEFAULT.as_ptr(), none, SET_SIZE) };
 }
 
 /// Takes the status of one child that has ended: none when none has, an error when there is no child at all.

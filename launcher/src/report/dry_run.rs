@@ -12,7 +12,9 @@ use crate::plan::{HostPlan, Planned, RankPlan};
 /// The port that stands for the one that a run would take.
 const EXAMPLE_PORT: u16 = 29_500;
 
-/// The text, as bytes: arguments that are no UTF-8 are spelled out in ASCII.
+const OLDPWD: &str = "OLDPWD";
+
+/// The text; arguments that are no UTF-8 are spelled out in ASCII.
 pub fn render(planned: &Planned) -> String {
     let plan = &planned.plan;
     let ranks = words::count(plan.world_size() as usize, "rank");
@@ -32,8 +34,13 @@ pub fn render(planned: &Planned) -> String {
 fn command(planned: &Planned, host: &HostPlan, rank: &RankPlan) -> String {
     let mut text = format!("\n# rank {} on host {}, local rank {}\n", rank.rank.0, host.name, rank.local_rank);
     text.push_str(&format!("cd {} && env", quote(host.cwd.as_os_str())));
-    // A shell sets `_` anew for every command.
-    for name in shown::removed(planned, rank).into_iter().filter(|name| *name != "_") {
+    // A shell sets `_` anew for every command, and `cd` has just set OLDPWD.
+    let mut removed = shown::removed(planned, rank);
+    removed.retain(|name| *name != "_" && *name != OLDPWD);
+    if !rank.env.contains_key(OsStr::new(OLDPWD)) {
+        removed.push(OsStr::new(OLDPWD));
+    }
+    for name in removed {
         text.push_str(&format!(" -u {}", quote(name)));
     }
     let port = Some(planned.plan.master_port.unwrap_or(EXAMPLE_PORT));

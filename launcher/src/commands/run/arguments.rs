@@ -38,13 +38,13 @@ pub struct RunArgs {
     #[arg(long, value_name = "PATH")]
     pub envelopes: Option<PathBuf>,
     /// The project's folder, for all hosts or for one [default: the current directory]; may be repeated
-    #[arg(long, value_name = "[HOST=]DIR", requires = "envelopes")]
+    #[arg(long, value_name = "[HOST=]DIR", conflicts_with = "nproc")]
     pub path: Vec<OsString>,
     /// Ranks a host, for all hosts or for one [default: 1]; may be repeated
-    #[arg(long, value_name = "[HOST=]N", requires = "envelopes")]
+    #[arg(long, value_name = "[HOST=]N", conflicts_with = "nproc")]
     pub slots: Vec<String>,
     /// Only this host of the envelopes; may be repeated
-    #[arg(long = "host", value_name = "NAME", requires = "envelopes")]
+    #[arg(long = "host", value_name = "NAME", conflicts_with = "nproc")]
     pub hosts: Vec<String>,
     /// What it has in common with `cargo xtask launch`.
     #[command(flatten)]

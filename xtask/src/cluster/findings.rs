@@ -39,21 +39,25 @@ impl Findings {
         self.lost.contains(key)
     }
 
-    /// Every finding once, by file in the order given, then by line and column.
+    /// Every finding once, in the order of [`sorted`].
     pub(super) fn into_sorted(self, files: &[&str]) -> Vec<Finding> {
-        let mut list = self.list.into_inner();
-        let rank = |place: &Place| files.iter().position(|file| Some(*file) == place.file.as_deref());
-        list.sort_by_key(|finding| (rank(&finding.place), finding.place.line, finding.place.column));
-        let mut unique: Vec<Finding> = Vec::with_capacity(list.len());
-        for finding in list {
-            // Hosts of one table share its faults, and the sort is stable: twins are at the same line.
-            let is_known = unique.iter().rev().take_while(|other| other.place.line == finding.place.line);
-            if !is_known.into_iter().any(|other| *other == finding) {
-                unique.push(finding);
-            }
-        }
-        unique
+        sorted(self.list.into_inner(), files)
     }
+}
+
+/// Every finding once, by file in the order given, then by line and column.
+pub(super) fn sorted(mut list: Vec<Finding>, files: &[&str]) -> Vec<Finding> {
+    let rank = |place: &Place| files.iter().position(|file| Some(*file) == place.file.as_deref());
+    list.sort_by_key(|finding| (rank(&finding.place), finding.place.line, finding.place.column));
+    let mut unique: Vec<Finding> = Vec::with_capacity(list.len());
+    for finding in list {
+        // Hosts of one table share its faults, and the sort is stable: twins are at the same line.
+        let mut near = unique.iter().rev().take_while(|other| other.place.line == finding.place.line);
+        if !near.any(|other| *other == finding) {
+            unique.push(finding);
+        }
+    }
+    unique
 }
 
 /// The candidate that a person may have meant; none when nothing is close.

@@ -9,7 +9,7 @@ use torchlift_schema::{Finding, Place};
 use super::code;
 use super::expand::Expander;
 use super::fields::{Fields, wrong_type};
-use super::findings::{Findings, meant};
+use super::findings::{Findings, meant, quoted, sorted};
 use super::host::{self, Surroundings};
 use super::kind::{self, KindTable};
 use super::model::{Cluster, Slurm};
@@ -89,17 +89,33 @@ pub fn read(file: &Utf8Path, env: Lookup<'_>) -> Reading {
     let source = Source { name: file.as_str(), text: &text };
     let over_source = over_text.as_deref().map(|text| Source { name: over.as_str(), text });
     let mut reading = parse(&absolute, source, over_source, env);
-    for host in &reading.cluster.hosts {
-        let is_missing = matches!(host.reach, super::Reach::Local) && !host.path.is_dir();
-        let is_told = findings.iter().any(|told: &Finding| told.place.line == Some(host.line));
-        if is_missing && !is_told {
-            let message = format!("`{}` is no folder of this machine", host.path);
-            let remedy = "make it, or write where the host has the project";
-            findings.push(Finding::error(code::PATH_MISSING, host.places.at("path"), message).remedy(remedy));
+    findings.append(&mut reading.findings);
+    findings.extend(missing_folders(&reading.cluster));
+    reading.findings = sorted(findings, &[file.as_str(), over.as_str()]);
+    reading
+}
+
+/// A finding for each table of local hosts of which some have no folder on this machine.
+fn missing_folders(cluster: &Cluster) -> Vec<Finding> {
+    let mut missing: BTreeMap<Place, Vec<&Utf8Path>> = BTreeMap::new();
+    let local = cluster.hosts.iter().filter(|host| matches!(host.reach, super::Reach::Local));
+    for host in local.filter(|host| !host.path.is_dir()) {
+        let paths = missing.entry(host.places.at("path")).or_default();
+        if paths.last() != Some(&host.path.as_path()) {
+            paths.push(&host.path);
         }
     }
-    reading.findings.splice(0..0, findings);
-    reading
+    let finding = |(place, paths): (Place, Vec<&Utf8Path>)| {
+        let some: Vec<&str> = paths.iter().take(3).map(|path| path.as_str()).collect();
+        let message = match paths.len() {
+            1 => format!("{} is no folder of this machine", quoted(&some)),
+            2 | 3 => format!("{} are no folders of this machine", quoted(&some)),
+            count => format!("{} and {} more are no folders of this machine", quoted(&some), count - some.len()),
+        };
+        let remedy = "make it, or write in `path` where the host has the project";
+        Finding::error(code::PATH_MISSING, place, message).remedy(remedy)
+    };
+    missing.into_iter().map(finding).collect()
 }
 
 /// The overlay of a cluster file: `cluster.local.toml` of `cluster.toml`.

@@ -29,6 +29,9 @@ pub const LIBRARY_CHANGED: &str = "library-changed";
 pub const LIBRARY_FROM_ELSEWHERE: &str = "library-from-elsewhere";
 /// A library is there and lacks a symbol version, such as `GLIBC_2.38`.
 pub const VERSION_MISSING: &str = "version-missing";
+/// Something that is loaded refers to a symbol that nothing loaded offers: an error when the start needs it, else a
+/// warning.
+pub const SYMBOL_MISSING: &str = "symbol-missing";
 /// The variant has `libtorch_cuda` or `libtorch_hip`, and the program does not load it.
 pub const ACCELERATOR_NOT_LINKED: &str = "accelerator-not-linked";
 /// The library path has an empty element, for which the loader searches the working directory.
@@ -48,6 +51,7 @@ pub const TABLE: &[(&str, &str)] = &[
     (LIBRARY_CHANGED, "a library is not the one that the envelope names"),
     (LIBRARY_FROM_ELSEWHERE, "a library of the variant would be loaded from another place"),
     (VERSION_MISSING, "a library lacks a symbol version that is needed"),
+    (SYMBOL_MISSING, "nothing that is loaded offers a symbol that is needed"),
     (ACCELERATOR_NOT_LINKED, "the variant has a GPU library that the program does not load"),
     (EMPTY_LIBRARY_PATH_ELEMENT, "the library path has an empty element"),
 ];

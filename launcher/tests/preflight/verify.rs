@@ -229,3 +229,33 @@ fn a_library_without_a_version_that_is_needed_is_an_error_as_it_is_for_the_loade
     assert!(starts(&["-DWITH_LIBC"]));
     assert!(!starts(&[]));
 }
+
+/// Report 6, its end: "undefined symbol" at the start, because another version of a library is there.
+#[test]
+fn a_symbol_that_nothing_offers_is_an_error_when_the_start_needs_it() {
+    let (_room, lib, train) = variant(false, false);
+    let folder = search(&lib);
+    for (binding, is_error) in [("-Wl,-z,now", true), ("-Wl,-z,lazy", false)] {
+        libtorch(&lib, false);
+        compile("cc", "program.c", &train, &[folder.as_str(), "-ltorch_cpu", "-lc10", binding]);
+        assert_eq!(inspect(&train, text(&lib), Some(&lib)).findings, []);
+        // A libtorch_cpu without the function that the program calls.
+        library::<&str>("leaf.c", &lib.join("libtorch_cpu.so"), &[]);
+        let found = inspect(&train, text(&lib), Some(&lib));
+        assert_eq!(codes(&found.findings), [code::SYMBOL_MISSING], "{binding}");
+        assert_eq!(found.findings[0].is_error(), is_error, "{binding}");
+        assert!(found.findings[0].message.contains("`torch_cpu_answer`"), "{:?}", found.findings);
+        let output = std::process::Command::new(&train).env("LD_LIBRARY_PATH", &lib).output().unwrap();
+        assert_eq!(output.status.code(), Some(127));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("torch_cpu_answer"));
+    }
+}
+
+#[test]
+fn programs_that_run_have_no_unresolved_symbols() {
+    for program in ["/bin/true", "/bin/ls", "/bin/bash"].map(PathBuf::from).into_iter().chain(std::env::current_exe()) {
+        if program.exists() {
+            assert_eq!(inspect(&program, "", None).findings, [], "{}", program.display());
+        }
+    }
+}

@@ -19,10 +19,13 @@ pub struct HostLibraries {
     pub default_folders: Vec<PathBuf>,
     /// `/etc/ld.so.cache`.
     pub cache: LdCache,
-    /// The folders that `/etc/ld.so.conf` names. The loader does not read that file, `ldconfig` does: they only serve
-    /// to say that it was not run.
-    pub configured_folders: Vec<PathBuf>,
+    /// `/etc/ld.so.conf`. The loader does not read that file, `ldconfig` does: it is only read to say that it was
+    /// not run.
+    pub configuration: PathBuf,
 }
+
+/// How deep files of `ld.so.conf` may include each other; a file that includes itself ends there.
+const MAX_INCLUDES: u8 = 8;
 
 /// The usual path of the loader, by architecture.
 #[cfg(target_arch = "x86_64")]
@@ -42,8 +45,13 @@ impl HostLibraries {
             hwcaps: hwcaps(),
             default_folders,
             cache: LdCache::read(Path::new("/etc/ld.so.cache")),
-            configured_folders: configured_folders(Path::new("/etc/ld.so.conf"), 8),
+            configuration: PathBuf::from("/etc/ld.so.conf"),
         }
+    }
+
+    /// The folders that [`Self::configuration`] and the files that it includes name, in their order.
+    pub fn configured_folders(&self) -> Vec<PathBuf> {
+        configured_folders(&self.configuration, MAX_INCLUDES)
     }
 
     /// Flags of a cache's entries for libraries of `arch`: glibc's, in the machine's usual ABI.
@@ -119,13 +127,12 @@ fn platform() -> String {
     std::env::consts::ARCH.to_owned()
 }
 
+/// By the CPU's own word: /proc/cpuinfo is slow to read on machines with many CPUs.
 #[cfg(target_arch = "x86_64")]
 fn is_intel() -> bool {
-    use std::io::Read;
-    // The first CPU's lines are enough, and the file grows with the number of CPUs.
-    let mut head = [0; 512];
-    let count = fs_err::File::open("/proc/cpuinfo").and_then(|mut file| file.read(&mut head)).unwrap_or(0);
-    head[..count].windows(12).any(|window| window == b"GenuineIntel")
+    let vendor = std::arch::x86_64::__cpuid(0);
+    let word = |text: &[u8; 4]| u32::from_le_bytes(*text);
+    (vendor.ebx, vendor.edx, vendor.ecx) == (word(b"Genu"), word(b"ineI"), word(b"ntel"))
 }
 
 /// The folders that the `ldconfig` file at `path` and those that it includes name, in their order.

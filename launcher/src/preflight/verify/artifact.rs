@@ -9,6 +9,7 @@ use crate::preflight::code;
 use crate::preflight::digest::{DigestCache, DigestError, FileDigest};
 use crate::preflight::elf::{ElfError, ElfFacts};
 use crate::preflight::loader::{self, Closure, HostLibraries, How, LibraryPath, Loaded};
+use crate::preflight::symbols;
 
 /// The libraries by which a libtorch reaches GPUs, with the accelerator's name. A program refers to no symbol of
 /// them, so that linkers drop them.
@@ -95,6 +96,12 @@ pub fn inspect(
     let mut findings = library::wrong_cpu(&closure.program, host, binary, &place).into_iter().collect::<Vec<_>>();
     findings.extend(library::empty_element(library_path, &place));
     findings.extend(library::findings(&closure, library_path, host, &place));
+    // With a library missing, all of its symbols would be missing too.
+    if closure.is_complete() {
+        let objects: Vec<&Path> =
+            [binary].into_iter().chain(closure.objects.iter().map(|object| object.path.as_path())).collect();
+        findings.extend(symbols::unresolved(&objects)?.iter().map(|symbol| library::missing_symbol(symbol, &place)));
+    }
     let mut of_variant = Vec::new();
     if let Some(folder) = variant_lib {
         let variant = VariantFolder::new(folder);

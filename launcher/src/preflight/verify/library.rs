@@ -7,6 +7,7 @@ use torchlift_schema::{Finding, Place};
 use crate::preflight::code;
 use crate::preflight::elf::ElfFacts;
 use crate::preflight::loader::{Closure, HostLibraries, LibraryPath, Missing, MissingReason, MissingVersion};
+use crate::preflight::symbols::Unresolved;
 
 /// What is wrong with a program's closure, for the program itself at `place`.
 pub(super) fn findings(
@@ -80,7 +81,7 @@ fn remedy(name: &str, library_path: &LibraryPath, host: &HostLibraries) -> Strin
             return format!("did you mean `{}` instead of `{}`?", near.display(), folder.display());
         }
     }
-    if let Some(folder) = host.configured_folders.iter().find(|folder| folder.join(name).is_file()) {
+    if let Some(folder) = host.configured_folders().iter().find(|folder| folder.join(name).is_file()) {
         return format!("it lies in `{}`, which `/etc/ld.so.conf` names: run `ldconfig`", folder.display());
     }
     format!("put the folder that has `{name}` into the library path, or install the package that has it")
@@ -97,6 +98,17 @@ fn missing_version(missing: &MissingVersion, place: &Place) -> Finding {
         "use the library that the program was built with"
     };
     Finding::error(code::VERSION_MISSING, place.clone(), message).remedy(remedy)
+}
+
+/// A finding for a symbol that nothing offers.
+pub(super) fn missing_symbol(missing: &Unresolved, place: &Place) -> Finding {
+    let Unresolved { object, symbol, is_needed_at_start } = missing;
+    let object = object.display();
+    let when = if *is_needed_at_start { "would not start" } else { "would end when it is called" };
+    let message = format!("`{object}` refers to `{symbol}`, which no loaded library offers: the program {when}");
+    let finding = if *is_needed_at_start { Finding::error } else { Finding::warning };
+    finding(code::SYMBOL_MISSING, place.clone(), message)
+        .remedy("use the libtorch version that the program was built for, or link the library that has it")
 }
 
 /// A finding for an empty element of the library path, if there is one.

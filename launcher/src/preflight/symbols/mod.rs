@@ -1,8 +1,11 @@
 //! The symbols that a library offers: their digest, and the C++ ABI that they tell.
 //!
 //! Purpose: two libraries with the same digest can stand for each other at link time, and whether strings are
-//! `std::__cxx11::basic_string` is read where it is true, in the symbols, and never from a variable.
+//! `std::__cxx11::basic_string` is read where it is true, in the symbols, and never from a variable. And what a closure
+//! refers to and none of it offers ([`unresolved`]).
 //! Must not read a library whole: only its hash, symbol and string tables are touched.
+
+mod unresolved;
 
 use std::path::Path;
 
@@ -16,6 +19,8 @@ use sha2::{Digest, Sha256};
 use super::digest::hex;
 use super::elf::{ElfError, Image, check_magic, with_image};
 use super::map::MappedFile;
+
+pub use unresolved::{Unresolved, unresolved};
 
 /// Symbols that are read of one file; the largest libtorch library has under 200,000.
 const MAX_SYMBOLS: usize = 4_000_000;

@@ -7,7 +7,7 @@
 mod variant;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::thread;
 
@@ -18,7 +18,7 @@ use crate::cargo::ConfigFacts;
 use crate::cluster::{self, Accept, Cluster, Host, Job, LibtorchChoice, Reach};
 use crate::commands::Context;
 use crate::error::CommandError;
-use crate::libtorch::{Places, Stores, Variant};
+use crate::libtorch::{Places, Stores, Variant, Wanted, wanted};
 use crate::plan::{self, ACCEPTABLE, BuildPlan, Inputs, accept};
 use crate::toolchain::{self, Env, RustcFacts};
 use crate::workspace::{SourceId, WorkspaceFacts, source_id};
@@ -96,7 +96,9 @@ impl Facts {
         let rustc = if workspace.root == folder { rustc? } else { RustcFacts::read(&env, &workspace.root)? };
         let (rest, source) = thread::scope(|scope| {
             let source = wants_source.then(|| scope.spawn(|| source_id(&workspace.root, &env)));
-            let rest = Rest::gather(choice, context, &env, &cargo, &workspace, &rustc);
+            // Cargo is asked for the whole graph only where there is a torch-sys in it.
+            let wanted = scope.spawn(|| wanted(&cargo, &workspace, &env));
+            let rest = Rest::gather(choice, context, &env, &cargo, &workspace, &rustc, wanted);
             (rest, source.map(join))
         });
         let Rest { cluster, job, hosts, plan, warnings, accept, places } = rest?;
@@ -122,6 +124,12 @@ fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
+/// The torch that the locked `torch-sys` pins.
+fn wanted(cargo: &OsStr, workspace: &WorkspaceFacts, env: &Env) -> Option<Wanted> {
+    let is_there = workspace.lock.as_ref().is_some_and(|lock| !lock.torch_sys.is_empty());
+    is_there.then(|| wanted::of_workspace(cargo, &workspace.root.join("Cargo.toml"), env)).flatten()
+}
+
 /// What comes after the workspace and rustc are known.
 struct Rest {
     cluster: Cluster,
@@ -141,6 +149,7 @@ impl Rest {
         cargo: &OsString,
         workspace: &WorkspaceFacts,
         rustc: &RustcFacts,
+        wanted: thread::ScopedJoinHandle<'_, Option<Wanted>>,
     ) -> Result<Self, CommandError> {
         let file = cluster_file(choice, context, workspace);
         let reading = cluster::read(&file, &cluster::lookup(env));
@@ -171,11 +180,15 @@ impl Rest {
         };
         let places = Places::from_env(env);
         let config = ConfigFacts::read(&workspace.root, env);
+        let wanted = join(wanted);
         let variants = variant::resolve(&variant::Question {
             cluster: &cluster,
             hosts: &chosen,
             workspace,
+            rustc,
+            wanted: wanted.as_ref(),
             places: places.as_ref().ok(),
+            env,
             invocation: &context.invocation,
         });
         let builds_dir = match &choice.builds_dir {
@@ -191,7 +204,7 @@ impl Rest {
             config: &config,
             variants: &variants.by_kind,
             foreign_paths: &foreign_paths(&chosen, workspace),
-            torch_pin: variants.torch_pin.as_deref(),
+            torch_pin: wanted.as_ref().map(|wanted| wanted.version.as_str()),
             invocation: &context.invocation,
             env,
             cargo,
@@ -244,7 +257,7 @@ fn kind_place(cluster: &Cluster, kind: usize, key: &str) -> Place {
 #[derive(Debug, Default)]
 struct Variants {
     by_kind: BTreeMap<usize, Result<Variant, Finding>>,
-    torch_pin: Option<String>,
+    /// Libtorches that were passed over on the way to one.
     notes: Vec<Finding>,
 }
 

@@ -7,7 +7,8 @@ use torchlift_schema::{Finding, VariantId};
 
 use super::{Variants, kind_place, stores};
 use crate::cluster::{Cluster, Host, LibtorchChoice};
-use crate::libtorch::{InspectError, Places, Stores, Variant, inspect};
+use crate::libtorch::{Extent, InspectError, Outcome, Places, Search, Stores, Variant, Wanted, find, inspect};
+use crate::toolchain::{Env, RustcFacts};
 use crate::workspace::{WorkspaceFacts, offer};
 
 /// What is asked.
@@ -15,6 +16,9 @@ pub(super) struct Question<'a> {
     pub(super) cluster: &'a Cluster,
     pub(super) hosts: &'a [&'a Host],
     pub(super) workspace: &'a WorkspaceFacts,
+    pub(super) rustc: &'a RustcFacts,
+    pub(super) wanted: Option<&'a Wanted>,
+    pub(super) env: &'a Env,
     pub(super) places: Option<&'a Places>,
     pub(super) invocation: &'a str,
 }
@@ -27,14 +31,31 @@ pub(super) fn resolve(question: &Question<'_>) -> Variants {
     // Kinds often share a libtorch, and reading one takes a stat a file.
     let mut seen: BTreeMap<String, Result<Variant, Unusable>> = BTreeMap::new();
     for kind in kinds {
-        let Some(choice) = question.cluster.kinds.get(kind).map(|kind| &kind.libtorch) else { continue };
+        let Some(kind_of) = question.cluster.kinds.get(kind) else { continue };
+        let choice = &kind_of.libtorch;
+        let target = kind_of.target.as_ref().unwrap_or(&question.rustc.host);
+        let cpu_arch = target.split('-').next().unwrap_or_default();
         let key = match choice {
             LibtorchChoice::None => continue,
-            LibtorchChoice::Auto => "auto".to_owned(),
+            LibtorchChoice::Auto => format!("auto {cpu_arch}"),
             LibtorchChoice::Variant(id) => id.to_string(),
             LibtorchChoice::Path(path) => path.to_string(),
         };
-        let found = seen.entry(key).or_insert_with(|| one(question, choice, &stores));
+        let found = seen.entry(key).or_insert_with(|| match choice {
+            LibtorchChoice::Variant(id) => match stores.resolve(id) {
+                Some(root) => read(question, &root, Some(id)),
+                None => Err(missing(question, id, &stores)),
+            },
+            LibtorchChoice::Path(root) => read(question, root, None),
+            LibtorchChoice::Auto | LibtorchChoice::None => {
+                let (found, skipped) = auto(question, cpu_arch, &stores);
+                let place = || kind_place(question.cluster, kind, "libtorch");
+                variants
+                    .notes
+                    .extend(skipped.into_iter().map(|text| Finding::warning("libtorch-skipped", place(), text)));
+                found
+            }
+        });
         let place = || kind_place(question.cluster, kind, "libtorch");
         let found = found
             .clone()
@@ -52,18 +73,35 @@ struct Unusable {
     remedy: String,
 }
 
-fn one(question: &Question<'_>, choice: &LibtorchChoice, stores: &Stores) -> Result<Variant, Unusable> {
-    match choice {
-        LibtorchChoice::Variant(id) => match stores.resolve(id) {
-            Some(root) => read(question, &root, Some(id)),
-            None => Err(missing(question, id, stores)),
-        },
-        LibtorchChoice::Path(root) => read(question, root, None),
-        LibtorchChoice::Auto | LibtorchChoice::None => Err(Unusable {
-            code: "libtorch-not-found",
-            message: "no libtorch for it is on this machine".to_owned(),
-            remedy: format!("run `{} libtorch fetch`, or name one by its path", question.invocation),
-        }),
+/// `libtorch = "auto"`: the first that fits of those that are on this machine, and what was passed over before it.
+fn auto(question: &Question<'_>, cpu_arch: &str, stores: &Stores) -> (Result<Variant, Unusable>, Vec<String>) {
+    let none = |message: &str| {
+        let remedy = format!("run `{} libtorch fetch`, or name one by its path", question.invocation);
+        Err(Unusable { code: "libtorch-not-found", message: message.to_owned(), remedy })
+    };
+    let Some(places) = question.places else {
+        return (
+            none("no folder for libtorch variants is known: neither `TORCHLIFT_HOME` nor `HOME` is set"),
+            Vec::new(),
+        );
+    };
+    let search = Search {
+        version: question.wanted.map(|wanted| wanted.version.as_str()),
+        cpu_arch,
+        extent: if find::has_cuda() { Extent::Whole } else { Extent::Cpu },
+        given: None,
+        env: question.env,
+        stores,
+        places,
+    };
+    match find::find(&search) {
+        Ok(Outcome { found, skipped, notes }) => {
+            let told = skipped.iter().map(ToString::to_string).chain(notes).collect();
+            let wanted = question.wanted.map(|wanted| format!(" of torch {} ({})", wanted.version, wanted.origin));
+            let message = format!("no libtorch{} for {cpu_arch} is on this machine", wanted.unwrap_or_default());
+            (found.map_or_else(|| none(&message), |(variant, _)| Ok(variant)), told)
+        }
+        Err(error) => (none(&error.to_string()), Vec::new()),
     }
 }
 

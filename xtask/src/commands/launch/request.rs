@@ -1,0 +1,145 @@
+//! From a cluster and its envelopes to a request.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use torchlift::clock;
+use torchlift::plan::{Device, HostRequest, Program, RunRequest, run_id};
+use torchlift_schema::{Artifact, Envelope, Finding, LibtorchRecord, PerHostEnvelope, Place, exit_code};
+
+use super::{LaunchArgs, cards};
+use crate::cluster::{self, Host, Slots};
+use crate::commands::Context;
+use crate::error::CommandError;
+use crate::facts::Facts;
+use crate::plan::BuildPlan;
+
+/// The default of `--runs`: below the workspace, wherever in it the command is given.
+const RUNS: &str = ".torchlift/runs";
+
+/// The request for a run of the chosen hosts with these envelopes.
+///
+/// # Errors
+/// With a finding for each host whose number of ranks cannot be told.
+pub(super) fn request(
+    args: &LaunchArgs,
+    facts: &Facts,
+    mut envelopes: BTreeMap<String, Envelope>,
+    context: &Context,
+) -> Result<RunRequest, CommandError> {
+    let mut findings = Vec::new();
+    let mut hosts = Vec::new();
+    for host in &facts.hosts {
+        let Some(envelope) = envelopes.remove(&host.name) else { continue };
+        let slots = slots(host, &envelope).unwrap_or_else(|finding| {
+            findings.push(*finding);
+            1
+        });
+        hosts.push(HostRequest {
+            name: host.name.clone(),
+            path: host.path.clone().into(),
+            program: Program::Envelope(Box::new(envelope)),
+            slots,
+            env: host.env.clone(),
+            runner: host.runner.clone(),
+            devices: host.devices.iter().map(device).collect(),
+        });
+    }
+    if !findings.is_empty() {
+        let summary = format!("job `{}` cannot be launched; nothing was started", facts.job.name);
+        return Err(CommandError::findings(exit_code::CLUSTER_FILE, summary, findings));
+    }
+    let mut job_env = facts.job.env.clone();
+    job_env.extend(args.run.job_env());
+    let mut env_pass = facts.job.env_pass.clone();
+    env_pass.extend(args.run.env_pass.iter().filter(|name| !facts.job.env_pass.contains(name)).cloned());
+    Ok(RunRequest {
+        run_id: run_id(clock::wall(), std::process::id()),
+        runs_dir: runs_dir(&args.run.runs, facts, context),
+        hosts,
+        args: args.args.clone(),
+        job_env,
+        env_pass,
+        base_env: facts.env.clone(),
+        require: require(facts, &args.run.require),
+        grace: args.run.grace,
+        master_port: args.run.master_port,
+        one_gpu_per_rank: args.run.one_gpu_per_rank,
+        max_restarts: 0,
+    })
+}
+
+/// Paths of the cluster file as each host sees them, then those of the command line; each once.
+fn require(facts: &Facts, of_command_line: &[String]) -> Vec<String> {
+    let of_file = facts.job.require.iter().flat_map(|path| facts.hosts.iter().map(|host| path.on(host).into_string()));
+    let mut all: Vec<String> = Vec::new();
+    for path in of_file.chain(of_command_line.iter().cloned()) {
+        if !all.contains(&path) {
+            all.push(path);
+        }
+    }
+    all
+}
+
+fn runs_dir(given: &Path, facts: &Facts, context: &Context) -> PathBuf {
+    if given == Path::new(RUNS) {
+        facts.workspace.root.join(RUNS).into()
+    } else {
+        context.cwd.as_std_path().join(given).components().collect()
+    }
+}
+
+fn device(device: &cluster::Device) -> Device {
+    match device {
+        cluster::Device::Index(index) => Device::Index(*index),
+        cluster::Device::Uuid(uuid) => Device::Uuid(uuid.clone()),
+    }
+}
+
+/// How many ranks a host gets. Cards only count for a program whose libtorch computes on them.
+fn slots(host: &Host, envelope: &Envelope) -> Result<u32, Box<Finding>> {
+    let chosen = u32::try_from(host.devices.len()).unwrap_or(u32::MAX);
+    let accelerator = envelope.libtorch.as_ref().map(|libtorch| &libtorch.accelerator);
+    let cards = || if chosen > 0 { chosen } else { accelerator.map_or(0, cards::count) };
+    match host.slots {
+        Slots::Count(count) => Ok(count),
+        Slots::Default => Ok(cards().max(1)),
+        Slots::Gpus => match cards() {
+            0 => {
+                let place = host.places.at("slots").on(&host.name);
+                let message =
+                    format!("`slots = \"gpus\"` for `{}`, and no GPU that its libtorch computes on is here", host.name);
+                Err(Box::new(
+                    Finding::error("slots-without-gpus", place, message).remedy("write a number, or leave `slots` out"),
+                ))
+            }
+            count => Ok(count),
+        },
+    }
+}
+
+/// What a build would write, as far as it is known before: for a dry run. Sizes and digests are not.
+pub(super) fn planned_envelopes(plan: &BuildPlan) -> BTreeMap<String, Envelope> {
+    let mut envelopes = BTreeMap::new();
+    for host in &plan.hosts {
+        let Some(build) = plan.build_of(host) else { continue };
+        let run = PerHostEnvelope {
+            bin: host.bin.clone(),
+            ld_library_path: host.ld_library_path.clone(),
+            cwd_subpath: host.cwd_subpath.clone(),
+        };
+        let artifact = Artifact::new(&build.target, 0, "", build.key.as_str(), "");
+        let mut envelope = Envelope::new(&host.name, run, artifact);
+        envelope.kind = host.kind.clone();
+        envelope.libtorch = host.libtorch.as_ref().map(|libtorch| {
+            LibtorchRecord::new(libtorch.variant.clone(), &libtorch.version, libtorch.accelerator.clone())
+        });
+        envelopes.insert(host.name.clone(), envelope);
+    }
+    envelopes
+}
+
+/// A place for a finding about a host's envelope.
+pub(super) fn envelope_place(file: &camino::Utf8Path, host: &str) -> Place {
+    Place::file(file.as_str()).on(host)
+}

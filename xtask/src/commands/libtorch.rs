@@ -90,7 +90,7 @@ pub fn run(args: &LibtorchArgs, context: &Context) -> Result<u8, CommandError> {
     })?;
     match &args.verb {
         LibtorchVerb::Fetch(args) => run_fetch(args, context, &env, &places),
-        LibtorchVerb::List(args) => run_list(args, context, &env, &places),
+        LibtorchVerb::List(args) => run_list(args, context, &places),
         LibtorchVerb::Path(args) => run_path(args, context, &env, &places),
     }
 }
@@ -113,6 +113,7 @@ fn run_fetch(args: &FetchArgs, context: &Context, env: &Env, places: &Places) ->
 fn run_path(args: &PathArgs, context: &Context, env: &Env, places: &Places) -> Result<u8, CommandError> {
     let mut report = FetchReport::new();
     let wanted = wanted_version(&args.wanted, context, env);
+    note(&mut report, format!("libtorch {} for {} ({})", wanted.version, args.wanted.arch, wanted.origin));
     let stores = Stores::new(workspace_of(args.wanted.manifest_path.as_deref(), context).as_deref(), places);
     let given = args.libtorch.as_ref().map(|path| context.cwd.join(path));
     let search = Search {
@@ -131,7 +132,6 @@ fn run_path(args: &PathArgs, context: &Context, env: &Env, places: &Places) -> R
     let Some((variant, origin)) = outcome.found else {
         let message = format!("no libtorch {} for {} is on this machine", wanted.version, args.wanted.arch);
         return Err(CommandError::new(exit_code::BUILD, message)
-            .because(format!("{} asks for it", wanted.origin))
             .hint(format!("`{} libtorch fetch` gets one", context.invocation)));
     };
     note(&mut report, format!("torch {} from {origin}", variant.facts.version));
@@ -139,7 +139,7 @@ fn run_path(args: &PathArgs, context: &Context, env: &Env, places: &Places) -> R
     Ok(exit_code::OK)
 }
 
-fn run_list(args: &ListArgs, context: &Context, env: &Env, places: &Places) -> Result<u8, CommandError> {
+fn run_list(args: &ListArgs, context: &Context, places: &Places) -> Result<u8, CommandError> {
     #[derive(serde::Serialize)]
     struct Row {
         id: String,
@@ -151,7 +151,6 @@ fn run_list(args: &ListArgs, context: &Context, env: &Env, places: &Places) -> R
         #[serde(skip_serializing_if = "Option::is_none")]
         fetched: Option<record::FetchRecord>,
     }
-    let _ = env;
     let stores = Stores::new(workspace_of(None, context).as_deref(), places);
     let rows: Vec<Row> = stores
         .list()

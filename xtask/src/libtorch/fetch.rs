@@ -79,14 +79,21 @@ struct Unpacked {
 
 impl Job<'_> {
     fn run(&self, listen: Listener<'_>) -> Result<Variant, FetchError> {
+        let request = self.request;
         let mut tried = Vec::new();
-        if self.request.extent == Extent::Cpu {
+        if request.extent == Extent::Cpu && request.cpu_arch == "x86_64" {
+            let whole = self.downloads.folder.join(official::file_name(&request.version));
+            if let Some(download) = self.downloads.kept(&whole, listen)? {
+                return self.once_more(&download, listen, Self::unpack_official);
+            }
+        }
+        // A kept wheel needs no network at all, so it comes before a question to a distant host.
+        if let Some(download) = self.downloads.wheel("torch", &request.version, &request.cpu_arch, listen)? {
+            return self.once_more(&download, listen, Self::unpack_wheel);
+        }
+        if request.extent == Extent::Cpu {
             match self.official(listen)? {
-                Ok(download) => {
-                    return self.once_more(&download, listen, |job, download, root, listen| {
-                        job.unpack_official(download, root, listen)
-                    });
-                }
+                Ok(download) => return self.once_more(&download, listen, Self::unpack_official),
                 Err(why) => {
                     listen(FetchEvent::Note(format!("no official archive: {why}")));
                     tried.push(why);
@@ -98,8 +105,8 @@ impl Job<'_> {
             Err(FetchError::Way(why)) => {
                 tried.push(why);
                 Err(FetchError::NoWay(Box::new(NoWay {
-                    version: self.request.version.clone(),
-                    cpu_arch: self.request.cpu_arch.clone(),
+                    version: request.version.clone(),
+                    cpu_arch: request.cpu_arch.clone(),
                     tried,
                     store: self.places.store(),
                     downloads: self.downloads.folder.clone(),
@@ -211,19 +218,9 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// The official archive, kept or downloaded; the inner error says why there is none.
+    /// Downloads the official archive; the inner error says why there is none.
     fn official(&self, listen: Listener<'_>) -> Result<Result<Download, String>, FetchError> {
         let request = self.request;
-        let whole = self.downloads.folder.join(official::file_name(&request.version));
-        if request.cpu_arch == "x86_64"
-            && let Some(download) = self.downloads.kept(&whole, listen)?
-        {
-            return Ok(Ok(download));
-        }
-        // A kept wheel needs no network at all, so it comes before a question to a distant host.
-        if self.downloads.wheel("torch", &request.version, &request.cpu_arch, listen)?.is_some() {
-            return Ok(Err("a torch wheel is among the kept downloads".to_owned()));
-        }
         let official = match Official::ask(&request.version, &request.cpu_arch, request.mirror.as_deref(), self.env) {
             Ok(official) => official,
             Err(error) => return Ok(Err(error.to_string())),

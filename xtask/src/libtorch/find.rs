@@ -196,3 +196,128 @@ fn broken(error: &InspectError) -> Unfit {
     let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
     Unfit::Broken(format!("{error}{cause}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::libtorch::stub;
+
+    /// A tree that looks like a libtorch of this version and CPU.
+    fn tree(root: &Utf8Path, version: &str, cpu_arch: &str) {
+        fs_err::create_dir_all(root.join("lib")).unwrap();
+        fs_err::create_dir_all(root.join("include/torch")).unwrap();
+        fs_err::write(root.join("build-version"), version).unwrap();
+        for name in ["libtorch_cpu.so", "libtorch.so", "libc10.so"] {
+            fs_err::write(root.join("lib").join(name), stub::libtorch_so(cpu_arch).unwrap()).unwrap();
+        }
+    }
+
+    struct Scene {
+        _temp: tempfile::TempDir,
+        base: Utf8PathBuf,
+        places: Places,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let temp = tempfile::tempdir().unwrap();
+            let base = Utf8Path::from_path(temp.path()).unwrap().join("mein Rechner");
+            fs_err::create_dir(&base).unwrap();
+            let places = Places { home: base.join("home"), cache: base.join("cache") };
+            Self { _temp: temp, base, places }
+        }
+
+        fn find(&self, env: &Env, given: Option<&Utf8Path>) -> Result<Outcome, GivenError> {
+            let stores = Stores::new(Some(&self.base.join("project")), &self.places);
+            find(&Search {
+                version: Some("2.9.0"),
+                cpu_arch: "x86_64",
+                extent: Extent::Cpu,
+                given,
+                env,
+                stores: &stores,
+                places: &self.places,
+            })
+        }
+
+        fn env(&self, pairs: &[(&str, &Utf8Path)]) -> Env {
+            let path = [("PATH", self.base.join("bin"))];
+            let path = path.iter().map(|(name, value)| ((*name).into(), value.as_str().into()));
+            path.chain(pairs.iter().map(|(name, value)| ((*name).into(), value.as_str().into()))).collect()
+        }
+
+        fn python(&self, script: &str) {
+            use std::os::unix::fs::PermissionsExt as _;
+            let file = self.base.join("bin/python3");
+            fs_err::create_dir_all(self.base.join("bin")).unwrap();
+            fs_err::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+            fs_err::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+    }
+
+    #[test]
+    fn every_candidate_that_is_passed_over_is_named_with_its_reason() {
+        let scene = Scene::new();
+        let (old, home) = (scene.base.join("old one"), scene.places.store());
+        tree(&old, "2.8.0+cpu", "x86_64");
+        tree(&home.join("precompiled/cpu-2.9.0-aarch64"), "2.9.0+cpu", "aarch64");
+        fs_err::create_dir_all(scene.base.join("project/libtorch/builds/half/lib")).unwrap();
+        let torch = scene.base.join("site packages/torch");
+        tree(&torch, "2.9.0", "x86_64");
+        scene.python(&format!("echo '{torch}'; echo 2.9.0"));
+        let outcome = scene.find(&scene.env(&[("LIBTORCH", &old)]), None).unwrap();
+        let skipped: Vec<String> = outcome.skipped.iter().map(ToString::to_string).collect();
+        assert_eq!(skipped.len(), 3, "{skipped:#?}");
+        assert!(
+            skipped[0].contains("`LIBTORCH`") && skipped[0].contains("torch 2.8.0+cpu, and 2.9.0"),
+            "{}",
+            skipped[0]
+        );
+        let half = skipped.iter().find(|line| line.contains("`builds/half`")).unwrap();
+        assert!(half.contains("has no `lib/libtorch_cpu.so`"), "{half}");
+        let other = skipped.iter().find(|line| line.contains("cpu-2.9.0-aarch64")).unwrap();
+        assert!(other.contains("for aarch64, and x86_64"), "{other}");
+        let (variant, origin) = outcome.found.unwrap();
+        assert_eq!((variant.root, variant.id), (torch, None));
+        assert_eq!(origin, Origin::Python(scene.base.join("bin/python3")));
+    }
+
+    #[test]
+    fn the_order_is_given_then_variable_then_stores() {
+        let scene = Scene::new();
+        let (given, variable) = (scene.base.join("given"), scene.base.join("variable"));
+        let shared = scene.places.store().join("precompiled/cpu-2.9.0");
+        for root in [&given, &variable, &shared] {
+            tree(root, "2.9.0", "x86_64");
+        }
+        let env = scene.env(&[("LIBTORCH", &variable)]);
+        let root = |outcome: Outcome| outcome.found.unwrap().0.root;
+        assert_eq!(root(scene.find(&env, Some(&given)).unwrap()), given);
+        assert_eq!(root(scene.find(&env, None).unwrap()), variable);
+        assert_eq!(root(scene.find(&scene.env(&[]), None).unwrap()), shared);
+        let own = scene.base.join("project/libtorch/precompiled/cpu-2.9.0");
+        tree(&own, "2.9.0", "x86_64");
+        assert_eq!(root(scene.find(&scene.env(&[]), None).unwrap()), own);
+    }
+
+    #[test]
+    fn one_that_was_named_and_does_not_fit_is_an_error_and_not_replaced() {
+        let scene = Scene::new();
+        tree(&scene.places.store().join("precompiled/cpu-2.9.0"), "2.9.0", "x86_64");
+        let old = scene.base.join("old");
+        tree(&old, "2.8.0", "x86_64");
+        let error = scene.find(&scene.env(&[]), Some(&old)).unwrap_err();
+        assert!(matches!(error.source, Unfit::Version { .. }), "{error:?}");
+        let error = scene.find(&scene.env(&[]), Some(&old.join("lib"))).unwrap_err();
+        assert!(error.source.to_string().contains(&format!("the libtorch is `{old}`")), "{}", error.source);
+    }
+
+    #[test]
+    fn a_python_that_fails_is_a_note_and_no_end() {
+        let scene = Scene::new();
+        scene.python("echo 'ImportError: broken' >&2; exit 3");
+        let outcome = scene.find(&scene.env(&[]), None).unwrap();
+        assert!(outcome.found.is_none());
+        assert!(outcome.notes[0].contains("ImportError: broken"), "{:?}", outcome.notes);
+    }
+}

@@ -12,6 +12,8 @@ use super::tool::{self, Env};
 
 /// Where the archives lie when `TORCHLIFT_LIBTORCH_URL` names no mirror.
 const BASE: &str = "https://download.pytorch.org/libtorch";
+/// curl's exit code when a server does not give a part of a file.
+const NO_RANGES: i32 = 33;
 /// Room left over on the disk.
 const SLACK: u64 = 64_000_000;
 
@@ -119,10 +121,18 @@ impl<'a> Official<'a> {
             let patience = ["--speed-limit", "1000", "--speed-time", "60", "--retry", "3", "--continue-at", "-"];
             let files = ["--output", partial.as_str(), "--", self.url.as_str()];
             let args: Vec<String> = args.into_iter().chain(patience).chain(files).map(str::to_owned).collect();
-            let ended = tool::watch(&self.curl, &args, self.env, log, &mut |_| {
-                listen(FetchEvent::Done(here()));
-                Ok::<(), OfficialError>(())
-            });
+            let mut attempt = || {
+                tool::watch(&self.curl, &args, self.env, log, &mut |_| {
+                    listen(FetchEvent::Done(here()));
+                    Ok::<(), OfficialError>(())
+                })
+            };
+            let mut ended = attempt();
+            if matches!(&ended, Ok(ended) if ended.code == Some(NO_RANGES)) {
+                // This server cannot go on in the middle: from the beginning then.
+                fs_err::remove_file(partial)?;
+                ended = attempt();
+            }
             listen(FetchEvent::End);
             let ended = ended?;
             if !ended.is_success {

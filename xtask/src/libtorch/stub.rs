@@ -107,3 +107,40 @@ pub(super) fn libtorch_so(cpu_arch: &str) -> Option<Vec<u8>> {
     writer.write_shstrtab_section_header();
     Some(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use camino::Utf8Path;
+    use torchlift::preflight::elf;
+
+    use super::*;
+
+    #[test]
+    fn it_is_a_library_that_needs_libtorch_cpu_on_every_supported_cpu() {
+        for arch in ["x86_64", "aarch64"] {
+            let facts = elf::parse(&libtorch_so(arch).unwrap(), "libtorch.so".as_ref()).unwrap();
+            assert_eq!((facts.arch.as_str(), facts.soname.as_deref()), (arch, Some("libtorch.so")));
+            assert_eq!(facts.needed, ["libtorch_cpu.so"]);
+            assert_eq!(facts.runpath, Some(vec!["$ORIGIN".to_owned()]));
+        }
+        assert_eq!(libtorch_so("riscv64gc"), None);
+    }
+
+    #[test]
+    fn a_program_that_keeps_it_links_and_starts() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = Utf8Path::from_path(temp.path()).unwrap().join("mit Leerzeichen é");
+        fs_err::create_dir(&folder).unwrap();
+        let run = |args: &[&str]| duct::cmd("cc", args).dir(&folder).run().unwrap();
+        fs_err::write(folder.join("cpu.c"), "int answer(void) { return 7; }").unwrap();
+        fs_err::write(folder.join("main.c"), "int answer(void); int main(void) { return answer() - 7; }").unwrap();
+        fs_err::write(folder.join("libtorch.so"), libtorch_so(std::env::consts::ARCH).unwrap()).unwrap();
+        run(&["-shared", "-fPIC", "-Wl,-soname,libtorch_cpu.so", "-o", "libtorch_cpu.so", "cpu.c"]);
+        let link = ["-L.", "-Wl,--no-as-needed", "-ltorch", "-Wl,--as-needed", "-ltorch_cpu"];
+        run(&[&["-o", "main", "main.c"], &link[..]].concat());
+        let needed = elf::read(folder.join("main").as_std_path()).unwrap().needed;
+        assert!(needed.contains(&"libtorch.so".to_owned()), "{needed:?}");
+        let started = duct::cmd!(folder.join("main").as_std_path()).env("LD_LIBRARY_PATH", folder.as_str()).run();
+        assert!(started.is_ok(), "{started:?}");
+    }
+}

@@ -12,14 +12,9 @@ use crate::libtorch::python;
 use crate::libtorch::wheel::Wheel;
 
 impl Job<'_> {
-    /// The torch wheel, kept or downloaded.
+    /// Downloads the torch wheel.
     pub(super) fn torch_wheel(&self, listen: Listener<'_>) -> Result<Download, FetchError> {
-        let request = self.request;
-        if let Some(download) = self.downloads.wheel("torch", &request.version, &request.cpu_arch, listen)? {
-            listen(FetchEvent::Note(format!("`{}` is there already", download.path)));
-            return Ok(download);
-        }
-        let requirement = format!("torch=={}", request.version);
+        let requirement = format!("torch=={}", self.request.version);
         let mut downloads = self.download(std::slice::from_ref(&requirement), listen)?;
         match downloads.pop() {
             Some(download) => Ok(download),

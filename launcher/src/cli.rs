@@ -9,7 +9,6 @@ use torchlift_schema::exit_code;
 use crate::commands::{self, Context};
 use crate::error::CommandError;
 use crate::output::terminal;
-use crate::report::console;
 use crate::report::failure;
 
 /// Starts, watches and ends the ranks of a libtorch program.
@@ -28,8 +27,7 @@ enum Verb {
 /// Parses the process's arguments, runs the verb and gives its exit code.
 pub fn main() -> ExitCode {
     let code = run(std::env::args_os().collect()).unwrap_or_else(|error| {
-        // One write, however much there is to say.
-        console::print(&failure::render(&error));
+        failure::print(&error);
         error.exit_code()
     });
     ExitCode::from(code)

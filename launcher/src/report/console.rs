@@ -119,7 +119,9 @@ fn rank_failure(rank: Rank, end: End, record: &Record) -> String {
     }
     text.push_str(&format!("  its stderr ends so (all of it: `{}`):\n", path.display()));
     for line in lines {
-        text.push_str(&format!("  | {line}\n"));
+        // A colour that the rank left on ends with its line.
+        let reset = if line.contains('\x1b') { "\x1b[0m" } else { "" };
+        text.push_str(&format!("  | {line}{reset}\n"));
     }
     text
 }

@@ -55,8 +55,7 @@ pub fn render_findings(findings: &[Finding]) -> String {
     text
 }
 
-/// Prints a failure to stderr.
-#[expect(clippy::print_stderr, reason = "report prints")]
+/// Prints a failure to stderr, in one write. A stderr that is closed has nobody to tell.
 pub fn print(error: &CommandError) {
-    eprint!("{}", render(error));
+    super::console::print(&render(error));
 }

@@ -9,5 +9,7 @@ pub mod failure;
 pub mod json;
 pub mod record;
 pub mod shown;
+#[cfg(test)]
+mod tests;
 pub mod verdict;
 pub mod words;

@@ -201,6 +201,11 @@ impl Record {
         self.cause
     }
 
+    /// Whether any rank has run.
+    pub fn has_started(&self) -> bool {
+        self.ranks.values().any(|rank| rank.started.is_some())
+    }
+
     /// The ranks that run.
     pub fn running(&self) -> Vec<Rank> {
         let runs = |record: &&RankRecord| record.started.is_some() && record.ended.is_none();

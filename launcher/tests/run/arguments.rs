@@ -126,6 +126,7 @@ fn a_port_that_is_taken_is_an_error_that_names_it() {
     let seen = stage.sh(&["--nproc", "1", "--master-port", &port.to_string()], "echo ran");
     seen.code(200).says(&format!("port {port} is in use"));
     assert_eq!(seen.stdout, "");
+    assert!(stage.runs().is_empty());
 }
 
 #[test]

@@ -28,9 +28,7 @@ fn the_first_failing_rank_gives_its_own_code() {
         let stage = Stage::new();
         let script = format!("[ $RANK != 1 ] || exit {code}; exec sleep 600");
         let seen = stage.sh(&["--nproc", "3"], &script);
-        seen.code(code)
-            .says(&format!("rank 1 on host `local` (local rank 1, pid "))
-            .says(&format!("exited with {code}"));
+        seen.code(code).says("rank 1 on host `local` (local rank 1, pid ").says(&format!("exited with {code}"));
         let report = stage.report();
         assert_eq!(report["outcome"]["rank"], 1);
         assert_eq!(report["ranks"][1]["end"]["code"], code);

@@ -103,11 +103,22 @@ fn unwritable(error: io::Error) -> CommandError {
 
 fn run(planned: &Planned, options: RunOptions) -> Result<u8, CommandError> {
     let plan = &planned.plan;
-    let mut watchers = Watchers::create(planned, options, START, clock::wall()).map_err(unwritable)?;
+    let mut watchers = Watchers::create(planned, options, START, clock::wall()).map_err(|error| {
+        remove(&plan.run_dir);
+        unwritable(error)
+    })?;
     if !options.is_quiet {
         console::print(&console::start(plan));
     }
-    let outcome = dispatcher::run(plan, &mut watchers).map_err(|error| not_dispatched(error, &plan.run_dir))?;
+    let outcome = dispatcher::run(plan, &mut watchers).map_err(|error| {
+        let message = if watchers.record.has_started() {
+            format!("the run in `{}` was given up, and nothing of it runs any more", plan.run_dir.display())
+        } else {
+            remove(&plan.run_dir);
+            "the run was not started".to_owned()
+        };
+        not_dispatched(error, message)
+    })?;
     finish(plan, &watchers, outcome, options);
     match Verdict::of(outcome) {
         Verdict::Code(code) => Ok(code),
@@ -115,7 +126,12 @@ fn run(planned: &Planned, options: RunOptions) -> Result<u8, CommandError> {
     }
 }
 
-fn not_dispatched(error: DispatchError, folder: &Path) -> CommandError {
+/// Takes back the folder of a run that did not come about. What cannot be removed does no harm.
+fn remove(folder: &Path) {
+    let _ = fs_err::remove_dir_all(folder);
+}
+
+fn not_dispatched(error: DispatchError, message: String) -> CommandError {
     let code = match &error {
         // Of what the command line asked for, this machine has not enough.
         DispatchError::Port(_) | DispatchError::TooFewFiles { .. } | DispatchError::Busy => exit_code::USAGE,
@@ -131,7 +147,7 @@ fn not_dispatched(error: DispatchError, folder: &Path) -> CommandError {
         DispatchError::TooFewFiles { .. } => Some("raise the hard limit (`ulimit -Hn`), or start fewer ranks"),
         _ => None,
     };
-    let failed = CommandError::new(code, format!("the run in `{}` was given up", folder.display())).because(error);
+    let failed = CommandError::new(code, message).because(error);
     match hint {
         Some(hint) => failed.hint(hint),
         None => failed,
@@ -159,5 +175,48 @@ fn finish(plan: &LaunchPlan, watchers: &Watchers, outcome: Outcome, options: Run
         && let Err(error) = terminal::print_data(json::text(&report).as_bytes())
     {
         console::print(&console::warning(&format!("the report cannot be printed: {error}")));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::plan::{HostRequest, Program};
+
+    #[test]
+    fn a_run_of_a_name_that_is_taken_gets_a_folder_of_its_own() {
+        let runs = tempfile::tempdir().unwrap();
+        let request = RunRequest {
+            run_id: "run".to_owned(),
+            runs_dir: runs.path().join("deep/er"),
+            hosts: vec![HostRequest {
+                name: "local".to_owned(),
+                path: "/".into(),
+                program: Program::Plain { program: "/bin/true".into(), cwd: "/".into() },
+                slots: 1,
+                env: BTreeMap::new(),
+                runner: Vec::new(),
+                devices: Vec::new(),
+            }],
+            args: Vec::new(),
+            job_env: BTreeMap::new(),
+            env_pass: Vec::new(),
+            base_env: BTreeMap::new(),
+            require: Vec::new(),
+            grace: Duration::ZERO,
+            master_port: None,
+            one_gpu_per_rank: false,
+            max_restarts: 0,
+        };
+        for expected in ["run", "run-2", "run-3"] {
+            let (mut request, mut planned) = (request.clone(), build(&request).unwrap());
+            make_folder(&mut request, &mut planned).unwrap();
+            assert_eq!(planned.plan.run_id, expected);
+            assert!(runs.path().join("deep/er").join(expected).is_dir());
+            let env = &planned.plan.hosts[0].ranks[0].env;
+            assert_eq!(env[OsStr::new(env_vars::TORCHLIFT_RUN_ID)].value, expected);
+        }
     }
 }

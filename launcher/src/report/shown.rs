@@ -2,7 +2,7 @@
 //!
 //! This is `plan.json` in the run's folder, and `--dry-run --format json`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
 use serde::Serialize;
@@ -102,33 +102,33 @@ pub fn removed<'a>(planned: &'a Planned, rank: &RankPlan) -> Vec<&'a OsStr> {
 fn shown_host(planned: &Planned, host: &HostPlan) -> ShownHost {
     let LaunchPlan { master_port, .. } = planned.plan;
     let all: Vec<_> = host.ranks.iter().map(|rank| own(planned, rank, master_port)).collect();
-    let is_common = |name: &OsStr, entry: &EnvValue| all.iter().all(|env| env.get(name) == Some(entry));
-    let value = |entry: &EnvValue| if entry.is_secret { MASK.to_owned() } else { text(&entry.value) };
-    let pick = |env: &BTreeMap<OsString, EnvValue>, wanted: bool| {
-        let chosen = env.iter().filter(|(name, entry)| is_common(name, entry) == wanted);
-        chosen.map(|(name, entry)| (text(name), value(entry))).collect()
-    };
-    let secrets: BTreeSet<String> =
-        all.iter().flatten().filter(|(_, entry)| entry.is_secret).map(|(name, _)| text(name)).collect();
+    let mut common = all.first().cloned().unwrap_or_default();
+    common.retain(|name, entry| all.iter().all(|env| env.get(name) == Some(entry)));
     let first = host.ranks.first();
-    let inherited = first.map(|rank| rank.env.iter()).into_iter().flatten();
-    let inherited = inherited.filter(|(name, _)| !all[0].contains_key(*name)).map(|(name, _)| text(name));
+    let inherited = first.into_iter().flat_map(|rank| rank.env.keys()).filter(|name| !all[0].contains_key(*name));
+    // A secret is the same for all ranks of a host.
+    let masked = common.iter().filter(|(_, entry)| entry.is_secret).map(|(name, _)| name);
     let ranks = host.ranks.iter().zip(&all).map(|(rank, env)| ShownRank {
         rank: rank.rank.0,
         local_rank: rank.local_rank,
-        env: pick(env, false),
+        env: shown_env(env.iter().filter(|(name, _)| !common.contains_key(*name))),
     });
     ShownHost {
         name: host.name.clone(),
         program: text(host.program.as_os_str()),
         args: host.args.iter().map(|arg| text(arg)).collect(),
         cwd: text(host.cwd.as_os_str()),
-        inherited: inherited.collect(),
+        inherited: inherited.map(|name| text(name)).collect(),
         removed: first.map(|rank| removed(planned, rank)).into_iter().flatten().map(text).collect(),
-        masked: secrets.into_iter().collect(),
-        env: all.first().map(|env| pick(env, true)).unwrap_or_default(),
+        masked: masked.map(|name| text(name)).collect(),
+        env: shown_env(&common),
         ranks: ranks.collect(),
     }
+}
+
+fn shown_env<'a>(env: impl IntoIterator<Item = (&'a OsString, &'a EnvValue)>) -> BTreeMap<String, String> {
+    let value = |entry: &EnvValue| if entry.is_secret { MASK.to_owned() } else { text(&entry.value) };
+    env.into_iter().map(|(name, entry)| (text(name), value(entry))).collect()
 }
 
 fn text(bytes: &OsStr) -> String {

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod arguments;
+mod documentation;
 mod dry_run;
 mod envelope;
 mod exit_code;

@@ -1,1 +1,4 @@
 //! The main job on a real libtorch.
+
+#[path = "real/fetch.rs"]
+mod fetch;

@@ -1,6 +1,6 @@
 //! `libtorch fetch` on small wheels: what it stores, and what is left when something goes wrong.
 //!
-//! The same on the real wheels is in `libtorch_real`.
+//! The same on the real wheels is in `real/fetch.rs`.
 
 mod official;
 mod wheel;

@@ -5,6 +5,7 @@
 use camino::{Utf8Path, Utf8PathBuf};
 
 #[path = "../../../fixtures/support/skip.rs"]
+#[expect(clippy::print_stdout, clippy::unwrap_used, unreachable_pub, reason = "it is for tests, which it cannot know")]
 mod skip;
 
 #[test]

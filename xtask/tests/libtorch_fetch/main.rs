@@ -2,6 +2,8 @@
 //!
 //! The same on the real wheels is in `real/fetch.rs`.
 
+#![expect(clippy::unwrap_used, reason = "the helpers of a test may fail it")]
+
 mod official;
 mod wheel;
 mod world;

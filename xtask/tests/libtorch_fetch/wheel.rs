@@ -28,7 +28,9 @@ impl Member {
 
 /// A shared library, compiled once for all tests, that needs others by name.
 pub(crate) fn library(scratch: &Utf8Path, name: &str, needed: &[&str]) -> Vec<u8> {
-    static COMPILED: Mutex<BTreeMap<(String, Vec<String>), Vec<u8>>> = Mutex::new(BTreeMap::new());
+    /// By name and needs.
+    type Compiled = BTreeMap<(String, Vec<String>), Vec<u8>>;
+    static COMPILED: Mutex<Compiled> = Mutex::new(BTreeMap::new());
     let key = (name.to_owned(), needed.iter().map(|needed| (*needed).to_owned()).collect());
     let mut compiled = COMPILED.lock().unwrap();
     compiled.entry(key).or_insert_with(|| compile(scratch, name, needed)).clone()

@@ -1,4 +1,7 @@
-//! The main job on a real libtorch.
+//! The main job on a real libtorch. `cargo xtask test` runs this last: the first run may fetch up to 1 GB into the
+//! user's store and compile tch; later runs find both.
 
+#[path = "real/demo.rs"]
+mod demo;
 #[path = "real/fetch.rs"]
 mod fetch;

@@ -89,8 +89,7 @@ fn get_libtorch(args: &DemoArgs, project: &Utf8Path, context: &Context) -> Resul
         CommandError::new(exit_code::USAGE, error.to_string()).hint("set `TORCHLIFT_HOME` to a folder of your own")
     })?;
     let cargo = cargo_program(context);
-    let wanted =
-        wanted::of_workspace(&cargo, &project.join("Cargo.toml"), &env).unwrap_or_else(wanted::newest_known);
+    let wanted = wanted::of_workspace(&cargo, &project.join("Cargo.toml"), &env).unwrap_or_else(wanted::newest_known);
     let given = args.libtorch.as_ref().map(|folder| context.cwd.join(folder));
     let mirror = env.get(OsStr::new(env_vars::TORCHLIFT_LIBTORCH_URL)).map(|url| url.to_string_lossy().into_owned());
     let mut report = FetchReport::new();

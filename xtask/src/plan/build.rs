@@ -18,6 +18,9 @@ use crate::workspace::{Program, hex, resolve};
 /// from a program unless it is told not to.
 const SELF_REGISTERING: &[&str] = &["torch_cuda", "torch_hip"];
 
+/// Variables that name the libtorch.
+const PATHS: &[&str] = &["LIBTORCH", "LIBTORCH_PATH"];
+
 /// Variables that would lead a build script past the libtorch that it is given.
 const MISLEADING: &[&str] = &["LIBTORCH_INCLUDE", "LIBTORCH_LIB", "LIBTORCH_STATIC", "LIBTORCH_USE_PYTORCH"];
 
@@ -118,8 +121,12 @@ fn one_build(inputs: &Inputs<'_>, kind: &Kind, variant: Option<&Variant>, progra
         key.add("kind rustflags", kind.rustflags.join("\0").as_bytes());
         key.add("link flags", link_flags.join("\0").as_bytes());
         key.add("libtorch", variant.map_or("", |variant| variant.facts.abi_digest.as_str()).as_bytes());
+        // What the user's shell has for a variable that is set or unset here, cargo never sees.
         let mut whole = inputs.env.clone();
         whole.retain(|name, _| !env_unset.iter().any(|unset| name == unset.as_str()));
+        if variant.is_some() {
+            whole.retain(|name, _| !PATHS.iter().any(|path| name == path));
+        }
         whole.extend(env.iter().map(|(name, value)| (name.into(), value.into())));
         key.add_env(&whole);
         for (name, value) in &kind.build_env {
@@ -137,8 +144,8 @@ fn one_build(inputs: &Inputs<'_>, kind: &Kind, variant: Option<&Variant>, progra
     });
     if let Some(libtorch) = &libtorch {
         // The link lies in the folder that the key names, so that it is set once the key is known.
-        for name in ["LIBTORCH", "LIBTORCH_PATH"] {
-            env.insert(name.to_owned(), libtorch.link.to_string());
+        for name in PATHS {
+            env.insert((*name).to_owned(), libtorch.link.to_string());
         }
     }
     let args = arguments(inputs, program, kind, &target, &features, &handover, &dir, libtorch.as_ref(), &link_flags);

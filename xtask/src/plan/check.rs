@@ -8,20 +8,6 @@ use super::{BuildPlan, Inputs};
 use crate::cluster::{Files, Kind, LibtorchChoice, Reach};
 use crate::workspace::{Program, offer};
 
-/// Variables of a build that are ours to set, since what is verified afterwards is what they lead to.
-const OURS: &[&str] = &[
-    "CARGO_ENCODED_RUSTFLAGS",
-    "CARGO_TARGET_DIR",
-    "LIBTORCH",
-    "LIBTORCH_CXX11_ABI",
-    "LIBTORCH_INCLUDE",
-    "LIBTORCH_LIB",
-    "LIBTORCH_PATH",
-    "LIBTORCH_STATIC",
-    "LIBTORCH_USE_PYTORCH",
-    "RUSTFLAGS",
-];
-
 /// Findings of a plan that may be accepted: a build can be tried all the same, and is verified afterwards.
 pub const ACCEPTABLE: &[&str] = &["libtorch-not-chosen", "libtorch-other-version"];
 
@@ -69,7 +55,6 @@ pub(super) fn kinds(inputs: &Inputs<'_>, program: Option<&Program>, findings: &m
             continue;
         }
         not_there_yet(inputs, kind, findings);
-        build_env(inputs, kind, findings);
         features(inputs, kind, program, findings);
         libtorch(inputs, index, kind, findings);
     }
@@ -123,19 +108,6 @@ fn not_there_yet(inputs: &Inputs<'_>, kind: &Kind, findings: &mut Vec<Finding>) 
                 }
             }
         }
-    }
-}
-
-fn build_env(inputs: &Inputs<'_>, kind: &Kind, findings: &mut Vec<Finding>) {
-    for name in kind.build_env.keys().filter(|name| OURS.contains(&name.as_str())) {
-        let place = kind_place(inputs, kind, &format!("build_env.{name}"));
-        let remedy = match name.as_str() {
-            "RUSTFLAGS" | "CARGO_ENCODED_RUSTFLAGS" => "use the kind's `rustflags`, which keeps the user's own flags",
-            "CARGO_TARGET_DIR" => "use `--builds-dir`",
-            _ => "use the kind's `libtorch`",
-        };
-        let message = format!("`{name}` is set by the build itself");
-        findings.push(Finding::error("build-env-reserved", place, message).remedy(remedy));
     }
 }
 

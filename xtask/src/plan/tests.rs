@@ -1,1 +1,355 @@
+//! A plan for each shape of cluster, from facts that are written down here.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+
+use camino::Utf8Path;
+use torchlift_schema::{Accelerator, Finding};
+
+use super::{Inputs, Planned, plan};
+use crate::cargo::ConfigFacts;
+use crate::cluster::{self, Cluster, Host, LibtorchChoice, Source};
+use crate::libtorch::{Variant, VariantFacts};
+use crate::report::build::render_plan;
+use crate::toolchain::{Env, RustcFacts};
+use crate::workspace::{LockFacts, PackageFacts, WorkspaceFacts};
+
+struct World {
+    cluster: Cluster,
+    workspace: WorkspaceFacts,
+    rustc: RustcFacts,
+    config: ConfigFacts,
+    variants: BTreeMap<usize, Result<Variant, Finding>>,
+    foreign: BTreeSet<String>,
+    env: Env,
+    pin: Option<String>,
+}
+
+fn world(toml: &str) -> World {
+    let text = format!("schema = 1\n[job.train]\n{toml}");
+    let source = Source { name: "cluster.toml", text: &text };
+    let reading = cluster::parse(Utf8Path::new("/w/my project/cluster.toml"), source, None, &|_| None);
+    let cluster = reading.into_result().expect("the cluster of a test is right").cluster;
+    let chosen = |kind: &cluster::Kind| match &kind.libtorch {
+        LibtorchChoice::Variant(id) => {
+            let cuda = id.as_str().contains("cu1").then(|| Accelerator::Cuda("12.8".to_owned()));
+            Some(Ok(variant(id.as_str(), cuda.unwrap_or(Accelerator::Cpu))))
+        }
+        _ => None,
+    };
+    let variants = cluster.kinds.iter().enumerate().filter_map(|(index, kind)| Some((index, chosen(kind)?))).collect();
+    World {
+        cluster,
+        workspace: WorkspaceFacts {
+            root: "/w/my project".into(),
+            target_directory: "/w/my project/target".into(),
+            packages: vec![PackageFacts {
+                name: "trainer".to_owned(),
+                folder: "/w/my project".into(),
+                bins: vec!["train".to_owned()],
+                examples: Vec::new(),
+                default_run: None,
+                features: vec!["cuda".to_owned(), "default".to_owned()],
+            }],
+            default_packages: vec!["trainer".to_owned()],
+            lock: None,
+        },
+        rustc: RustcFacts {
+            verbose_version: "rustc 1.95.0\nhost: x86_64-unknown-linux-gnu".to_owned(),
+            host: "x86_64-unknown-linux-gnu".to_owned(),
+        },
+        config: ConfigFacts::default(),
+        variants,
+        foreign: BTreeSet::new(),
+        env: Env::new(),
+        pin: None,
+    }
+}
+
+fn variant(id: &str, accelerator: Accelerator) -> Variant {
+    let gpu = matches!(accelerator, Accelerator::Cuda(_)).then_some("libtorch_cuda.so");
+    let libraries = ["libc10.so", "libtorch.so", "libtorch_cpu.so"].into_iter().chain(gpu).map(str::to_owned).collect();
+    Variant {
+        id: id.parse().ok(),
+        root: format!("/store/{id}").into(),
+        facts: VariantFacts {
+            version: "2.9.0+cu128".to_owned(),
+            accelerator,
+            cpu_arch: "x86_64".to_owned(),
+            is_cxx11_abi: true,
+            abi_digest: format!("digest of {id}"),
+            libraries,
+        },
+    }
+}
+
+impl World {
+    fn plan(&self) -> Planned {
+        let hosts: Vec<&Host> = self.cluster.hosts.iter().collect();
+        plan(&Inputs {
+            cluster: &self.cluster,
+            job: &self.cluster.jobs[0],
+            hosts: &hosts,
+            workspace: &self.workspace,
+            rustc: &self.rustc,
+            config: &self.config,
+            variants: &self.variants,
+            foreign_paths: &self.foreign,
+            torch_pin: self.pin.as_deref(),
+            invocation: "cargo xtask",
+            env: &self.env,
+            cargo: &OsString::from("cargo"),
+            builds_dir: "/w/my project/target/torchlift/builds".into(),
+            locked: true,
+            offline: false,
+        })
+    }
+
+    fn keys(&self) -> Vec<String> {
+        let plan = self.plan().plan.expect("there is a plan");
+        plan.builds.iter().map(|build| build.key.to_string()).collect()
+    }
+
+    fn codes(&self) -> Vec<String> {
+        self.plan().findings.into_iter().map(|finding| finding.code).collect()
+    }
+
+    fn set(&mut self, name: &str, value: &str) {
+        self.env.insert(name.into(), value.into());
+    }
+}
+
+const TWO_KINDS: &str = r#"
+[kind.gpu]
+libtorch = "precompiled/cu128"
+features = ["cuda"]
+gpus = ["12.0", "6.1"]
+[kind.cpu]
+libtorch = "precompiled/cpu-2.9.0"
+default_features = false
+[[host]]
+name = "gpu-[1-2]"
+kind = "gpu"
+path = "/w/my project"
+reach = "local"
+[[host]]
+name = "small"
+kind = "cpu"
+path = "/w/my project"
+reach = "local"
+"#;
+
+const ONE_HOST: &str =
+    "[kind.k]\nlibtorch = \"precompiled/cu128\"\n[[host]]\nname = \"a\"\npath = \"/w/my project\"\nreach = \"local\"\n";
+
+#[test]
+fn the_plan_says_what_would_be_run_and_where_it_would_go() {
+    let planned = world(TWO_KINDS).plan();
+    assert_eq!(planned.findings, []);
+    let plan = planned.plan.unwrap();
+    insta::assert_snapshot!("plan_for_people", render_plan(&plan));
+    let json = serde_json::to_value(&plan).unwrap();
+    let text = serde_json::to_string_pretty(&json["builds"][1]).unwrap();
+    insta::assert_snapshot!("build_for_programs", text);
+}
+
+#[test]
+fn ten_hosts_of_two_kinds_are_two_cargo_runs() {
+    let hosts = TWO_KINDS.replace("gpu-[1-2]", "gpu-[01-09]");
+    let plan = world(&hosts).plan().plan.unwrap();
+    assert_eq!((plan.builds.len(), plan.hosts.len()), (2, 10));
+    assert_eq!(plan.builds[0].hosts.len(), 9);
+}
+
+#[test]
+fn kinds_that_are_built_alike_share_one_run() {
+    let alike = TWO_KINDS
+        .replace("default_features = false", "features = [\"cuda\"]\ngpus = [\"6.1\", \"12.0\"]")
+        .replace("cpu-2.9.0", "cu128");
+    let plan = world(&alike).plan().plan.unwrap();
+    assert_eq!(plan.builds.len(), 1);
+    assert_eq!(plan.builds[0].kinds, ["gpu", "cpu"]);
+    assert_eq!(plan.builds[0].hosts, ["gpu-1", "gpu-2", "small"]);
+    let places: Vec<_> = plan.hosts.iter().map(|host| host.bin.as_str()).collect();
+    assert_eq!(places[2], "target/cluster/small/precompiled-cu128/release/train");
+}
+
+#[test]
+fn everything_that_a_build_depends_on_changes_the_key() {
+    type Change = fn(&mut World);
+    let changes: &[(&str, Change)] = &[
+        ("target", |world| world.cluster.kinds[0].target = Some("aarch64-unknown-linux-gnu".to_owned())),
+        ("profile", |world| world.cluster.jobs[0].profile = "dev".to_owned()),
+        ("package", |world| world.workspace.packages[0].name = "other".to_owned()),
+        ("program", |world| world.workspace.packages[0].bins = vec!["other".to_owned()]),
+        ("features", |world| world.cluster.kinds[0].features.push("cuda".to_owned())),
+        ("default features", |world| world.cluster.kinds[0].default_features = false),
+        ("rustc", |world| world.rustc.verbose_version.push('x')),
+        ("kind rustflags", |world| world.cluster.kinds[0].rustflags.push("-g".to_owned())),
+        ("own rustflags", |world| world.set("RUSTFLAGS", "-g")),
+        ("configuration", |world| world.config.text.push('x')),
+        ("linker", |world| world.set("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER", "clang")),
+        ("CC", |world| world.set("CC", "clang")),
+        ("CXXFLAGS", |world| world.set("CXXFLAGS_x86_64_unknown_linux_gnu", "-O1")),
+        ("AR", |world| world.set("AR", "llvm-ar")),
+        ("TORCH_", |world| world.set("TORCH_CUDA_VERSION", "cu128")),
+        ("CUDA_", |world| world.set("CUDA_HOME", "/opt/cuda")),
+        ("ROCM_", |world| world.set("ROCM_PATH", "/opt/rocm")),
+        ("LIBTORCH_", |world| world.set("LIBTORCH_BYPASS_VERSION_CHECK", "1")),
+        ("build_env", |world| drop(world.cluster.kinds[0].build_env.insert("MY".to_owned(), "1".to_owned()))),
+        ("gpus", |world| world.cluster.kinds[0].gpus = vec!["9.0".to_owned()]),
+        ("libtorch", |world| {
+            drop(world.variants.insert(0, Ok(variant("precompiled/cu129", Accelerator::Cuda("12.9".to_owned())))))
+        }),
+    ];
+    let mut keys = vec![world(ONE_HOST).keys()];
+    for (what, change) in changes {
+        let mut changed = world(ONE_HOST);
+        change(&mut changed);
+        let key = changed.keys();
+        assert!(!keys.contains(&key), "{what}");
+        keys.push(key);
+    }
+}
+
+#[test]
+fn what_cargo_follows_by_itself_does_not_change_the_key() {
+    let key = world(ONE_HOST).keys();
+    let mut other = world(ONE_HOST);
+    other.set("PATH", "/elsewhere");
+    other.set("LIBTORCH", "/what/the/user/has");
+    other.set("LIBTORCH_USE_PYTORCH", "1");
+    other.set("CUDA_VISIBLE_DEVICES", "1");
+    other.workspace.lock = Some(LockFacts { packages: 3, torch_sys: Vec::new() });
+    let moved = variant("precompiled/cu128", Accelerator::Cuda("12.8".to_owned()));
+    other.variants.insert(0, Ok(Variant { root: "/moved".into(), id: None, ..moved }));
+    assert_eq!(other.keys(), key);
+}
+
+#[test]
+fn the_variables_that_lead_past_the_given_libtorch_are_taken_out() {
+    let plan = world(ONE_HOST).plan().plan.unwrap();
+    assert_eq!(
+        plan.builds[0].env_unset,
+        ["LIBTORCH_INCLUDE", "LIBTORCH_LIB", "LIBTORCH_STATIC", "LIBTORCH_USE_PYTORCH"]
+    );
+    let without = world("[[host]]\nname = \"a\"\npath = \"/w/my project\"\nreach = \"local\"\n").plan().plan.unwrap();
+    assert_eq!(without.builds[0].env_unset, Vec::<String>::new());
+    assert!(!without.builds[0].args.contains(&"--".to_owned()));
+    assert_eq!(
+        (without.hosts[0].bin.as_str(), without.hosts[0].ld_library_path.as_str()),
+        ("target/cluster/a/none/release/train", "")
+    );
+}
+
+#[test]
+fn what_this_version_does_not_do_is_refused_by_name_all_of_it_at_once() {
+    let toml = r#"
+[kind.a]
+container = { engine = "podman", image = "i" }
+target = "aarch64-unknown-linux-gnu"
+[kind.b]
+features = ["cudda"]
+[kind.c]
+target = "riscv64gc-unknown-linux-gnu"
+build_on = "one"
+[kind.unused]
+target = "riscv64gc-unknown-linux-gnu"
+build_on = "one"
+[[host]]
+name = "one"
+kind = "a"
+path = "/w/my project"
+reach = { ssh = "me@one" }
+[[host]]
+name = "two"
+kind = "b"
+path = "/w/my project"
+reach = "local"
+files = "push"
+[[host]]
+name = "three"
+kind = "c"
+path = "/w/my project"
+reach = { agent = "tls:three:7700" }
+[toolchain."x86_64-unknown-linux-gnu"]
+sysroot = "/s"
+linker = "cc"
+"#;
+    assert_eq!(
+        world(toml).codes(),
+        [
+            "reach-not-yet",
+            "files-not-yet",
+            "reach-not-yet",
+            "container-not-yet",
+            "toolchain-missing",
+            "toolchain-key-not-yet",
+            "feature-unknown",
+            "build-on-not-yet",
+            "toolchain-missing"
+        ]
+    );
+}
+
+#[test]
+fn a_refusal_has_its_line_and_a_remedy() {
+    let world =
+        world("[kind.k]\nbuild_on = \"a\"\n[[host]]\nname = \"a\"\npath = \"/w/my project\"\nreach = \"local\"\n");
+    let finding = &world.plan().findings[0];
+    assert_eq!(finding.place.line, Some(4));
+    assert!(finding.remedy.is_some());
+}
+
+#[test]
+fn a_libtorch_that_does_not_fit_is_found_before_anything_is_built() {
+    let mut other = world(TWO_KINDS);
+    other.pin = Some("2.8.0".to_owned());
+    if let Some(Ok(variant)) = other.variants.get_mut(&1) {
+        variant.facts.cpu_arch = "aarch64".to_owned();
+    }
+    assert_eq!(other.codes(), ["libtorch-other-version", "libtorch-other-cpu", "libtorch-other-version"]);
+}
+
+#[test]
+fn a_program_on_torch_sys_needs_a_kind_with_a_libtorch() {
+    let mut other = world("[kind.k]\n[[host]]\nname = \"a\"\npath = \"/w/my project\"\nreach = \"local\"\n");
+    other.workspace.lock = Some(LockFacts { packages: 2, torch_sys: vec![semver::Version::new(0, 22, 0)] });
+    assert_eq!(other.codes(), ["libtorch-not-chosen"]);
+}
+
+#[test]
+fn a_folder_that_the_loader_would_split_is_refused() {
+    let mut other = world(ONE_HOST);
+    if let Some(Ok(variant)) = other.variants.get_mut(&0) {
+        variant.root = "/store/a;b".into();
+    }
+    assert_eq!(other.codes(), ["library-path-element"]);
+}
+
+#[test]
+fn a_toolchain_and_a_target_reach_cargo() {
+    let toml = r#"
+[kind.arm]
+target = "aarch64-unknown-linux-gnu"
+[[host]]
+name = "a"
+path = "/w/my project"
+reach = "local"
+[toolchain."aarch64-unknown-linux-gnu"]
+linker = "aarch64-linux-gnu-gcc"
+cxx = "aarch64-linux-gnu-g++"
+"#;
+    let planned = world(toml).plan();
+    assert_eq!(planned.findings, []);
+    let build = &planned.plan.unwrap().builds[0];
+    assert!(build.args.windows(2).any(|pair| pair == ["--target", "aarch64-unknown-linux-gnu"]));
+    let set: Vec<_> = build.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    assert_eq!(
+        set,
+        [
+            "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc",
+            "CXX_aarch64_unknown_linux_gnu=aarch64-linux-gnu-g++"
+        ]
+    );
+}

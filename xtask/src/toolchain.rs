@@ -55,6 +55,32 @@ const SET_FOR_BUILD_SCRIPTS: &[&str] = &[
     "TARGET",
 ];
 
+/// What cargo sets where nobody has, so that the OpenSSL inside of it finds the system's certificates: a file and a
+/// folder, side by side in one of [`OPENSSL_FOLDERS`].
+const CERTIFICATES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
+
+/// The folders that cargo's `openssl-probe` looks into. An OpenSSL of the system finds its own without a variable.
+const OPENSSL_FOLDERS: &[&str] = &[
+    "/etc/certs",
+    "/etc/openssl",
+    "/etc/pki/ca-trust/extracted/pem",
+    "/etc/pki/tls",
+    "/etc/ssl",
+    "/opt/etc/ssl",
+    "/usr/lib/ssl",
+    "/usr/local/etc/openssl",
+    "/usr/local/openssl",
+    "/usr/local/share",
+    "/usr/local/ssl",
+    "/usr/share/ssl",
+    "/usr/ssl",
+    "/var/ssl",
+];
+
+/// Folders from `target/<triple>/<profile>/build/<package>/out` up to `target`, with some to spare for what a build
+/// script makes below.
+const TARGET_DEPTH: usize = 8;
+
 /// How rustup says that a person chose the toolchain: by `+name` or by the variable itself.
 const CHOSEN_BY_A_PERSON: &[&str] = &["cli", "env"];
 
@@ -65,6 +91,7 @@ const CHOSEN_BY_A_PERSON: &[&str] = &["cli", "env"];
 pub fn inherited(context: &Context) -> Env {
     let is_build_script = is_build_script(&context.env);
     let keeps_toolchain = is_toolchain_chosen(&context.env);
+    let has_probed = has_probed_certificates(&context.env);
     let mut env: Env = context
         .env
         .iter()
@@ -74,7 +101,8 @@ pub fn inherited(context: &Context) -> Env {
                 || SET_BY_CARGO_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
                 || (is_build_script && (SET_FOR_BUILD_SCRIPTS.contains(&&*name) || name.starts_with("DEP_")));
             let is_rustups = name.starts_with("RUSTUP_TOOLCHAIN") && !(keeps_toolchain && name == "RUSTUP_TOOLCHAIN");
-            !is_cargos && !is_rustups
+            let is_probed = has_probed && CERTIFICATES.contains(&&*name);
+            !is_cargos && !is_rustups && !is_probed
         })
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
@@ -97,6 +125,16 @@ fn is_build_script(env: &Env) -> bool {
 fn is_toolchain_chosen(env: &Env) -> bool {
     env.get(OsStr::new("RUSTUP_TOOLCHAIN_SOURCE"))
         .is_some_and(|source| CHOSEN_BY_A_PERSON.iter().any(|chosen| source == chosen))
+}
+
+/// Whether the certificates are those that the outer cargo found by itself.
+fn has_probed_certificates(env: &Env) -> bool {
+    let folder = |name: &str| Utf8Path::new(env.get(OsStr::new(name))?.to_str()?).parent().map(Utf8Path::to_owned);
+    let (Some(file), Some(dir)) = (folder(CERTIFICATES[0]), folder(CERTIFICATES[1])) else { return false };
+    let is_certs = env.get(OsStr::new(CERTIFICATES[1])).is_some_and(|dir| dir.as_bytes().ends_with(b"/certs"));
+    // The file may lie in the folder of single certificates too.
+    let is_beside = file == dir || file == dir.join("certs");
+    env.contains_key(OsStr::new("CARGO")) && is_certs && is_beside && OPENSSL_FOLDERS.contains(&dir.as_str())
 }
 
 /// The library path without its leading elements of target folder and toolchain; none when nothing is left.
@@ -142,7 +180,14 @@ fn is_cargos_folder(element: &[u8], own_folders: &[Utf8PathBuf]) -> bool {
     let path = Utf8Path::new(element);
     let mut names = path.components().rev().map(|component| component.as_str());
     let is_rustlib = names.next() == Some("lib") && names.nth(1) == Some("rustlib");
-    is_rustlib || own_folders.iter().any(|folder| path.starts_with(folder))
+    is_rustlib || own_folders.iter().any(|folder| path.starts_with(folder)) || is_in_target_folder(path)
+}
+
+/// Whether the path lies in a target folder of cargo's, by the file that cargo keeps in each.
+///
+/// An outer program that is not this one, and calls it, has its own.
+fn is_in_target_folder(path: &Utf8Path) -> bool {
+    path.ancestors().take(TARGET_DEPTH).any(|folder| folder.join(".rustc_info.json").is_file())
 }
 
 /// The cargo to call for the project.
@@ -260,6 +305,29 @@ mod tests {
                 "RUST_BACKTRACE"
             ]
         );
+    }
+
+    #[test]
+    fn certificates_that_cargo_found_go_and_those_of_a_person_stay() {
+        let kept = |file: &str, dir: &str, by: &str| {
+            let env = inherited(&context(&[("SSL_CERT_FILE", file), ("SSL_CERT_DIR", dir), (by, "/t/bin/cargo")]));
+            text(&env, "SSL_CERT_FILE").is_some() && text(&env, "SSL_CERT_DIR").is_some()
+        };
+        assert!(!kept("/usr/lib/ssl/cert.pem", "/usr/lib/ssl/certs", "CARGO"));
+        assert!(!kept("/etc/ssl/certs/ca-certificates.crt", "/etc/ssl/certs", "CARGO"));
+        assert!(kept("/usr/lib/ssl/cert.pem", "/usr/lib/ssl/certs", "NOT_CARGO"));
+        assert!(kept("/home/u/corporate.pem", "/usr/lib/ssl/certs", "CARGO"));
+    }
+
+    #[test]
+    fn folders_of_another_programs_target_are_cargos_too() {
+        let temp = tempfile::tempdir().unwrap();
+        let target = Utf8Path::from_path(temp.path()).unwrap().join("mein ziel");
+        fs_err::create_dir_all(&target).unwrap();
+        fs_err::write(target.join(".rustc_info.json"), "{}").unwrap();
+        let path = format!("{target}/debug/build/z-1/out:{target}/debug/deps:/opt/mine");
+        let env = inherited(&context(&[("CARGO", "/t/bin/cargo"), ("LD_LIBRARY_PATH", &path)]));
+        assert_eq!(text(&env, "LD_LIBRARY_PATH").as_deref(), Some("/opt/mine"));
     }
 
     #[test]

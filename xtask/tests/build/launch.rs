@@ -1,0 +1,196 @@
+//! From a cluster file to running ranks.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use torchlift_schema::exit_code;
+
+use crate::support::{Project, Ran};
+
+fn dump(folder: &Path, rank: u32, what: &str) -> Vec<String> {
+    let bytes = fs_err::read(folder.join(format!("{rank}.{what}"))).unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    text.split_terminator('\0').map(str::to_owned).collect()
+}
+
+/// A rank's environment without what is a run's own: its id, its folders and its port.
+fn environment(folder: &Path, rank: u32) -> BTreeMap<String, String> {
+    let mut env: BTreeMap<String, String> = dump(folder, rank, "env")
+        .into_iter()
+        .filter_map(|line| line.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned())))
+        .collect();
+    for own in
+        ["TORCHLIFT_RUN_ID", "TORCHLIFT_RUN_DIR", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE", "MASTER_PORT"]
+    {
+        assert!(env.remove(own).is_some(), "{own}");
+    }
+    env
+}
+
+#[test]
+fn launch_builds_and_starts_every_rank_with_its_arguments_to_the_byte() {
+    let project = Project::linked();
+    let dumps = project.beside("dumps");
+    let odd = ["--dump", dumps.to_str().unwrap(), "", "a b", "'\"$HOME*\\", "--flag", "zwölf\nlines"];
+    let args: Vec<&str> = ["launch", "--"].into_iter().chain(odd).collect();
+    let ran = project.run(&args).ok();
+    assert!(ran.stdout.contains("rank 1: the answer is 42"), "{}", ran.stdout);
+    for rank in 0..2 {
+        assert_eq!(dump(&dumps, rank, "args")[1..], odd);
+        assert_eq!(dump(&dumps, rank, "cwd"), [project.root.to_str().unwrap()]);
+    }
+    assert!(project.root.join(".torchlift/runs").is_dir());
+}
+
+#[test]
+fn a_rank_has_the_same_environment_under_cargo_and_under_the_launcher() {
+    let project = Project::linked();
+    let ours = project.beside("ours");
+    let theirs = project.beside("theirs");
+    // Under a real outer cargo, which sets its variables and its library path.
+    project
+        .write("tool/Cargo.toml", "[package]\nname = \"tool\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n");
+    project.write(
+        "tool/src/main.rs",
+        "use std::os::unix::process::CommandExt as _;\nfn main() {\n    let mut args = std::env::args_os().skip(1);\n    \
+         let tool = args.next().unwrap();\n    panic!(\"{}\", std::process::Command::new(tool).args(args).exec());\n}\n",
+    );
+    let mut command = Command::new("cargo");
+    command.args([
+        "run",
+        "--quiet",
+        "--manifest-path",
+        "tool/Cargo.toml",
+        "--",
+        env!("CARGO_BIN_EXE_xtask"),
+        "launch",
+        "--",
+    ]);
+    command.args(["--dump", ours.to_str().unwrap()]).current_dir(&project.root).env_clear().envs(project.env());
+    command.env("LD_LIBRARY_PATH", ":/opt/mine:");
+    Ran::of(&command.output().unwrap()).ok();
+
+    let mut command = Command::new(torchlift());
+    command.args(["run", "--envelopes", "target/cluster", "--", "--dump", theirs.to_str().unwrap()]);
+    command.current_dir(&project.root).env_clear().envs(project.env()).env("LD_LIBRARY_PATH", ":/opt/mine:");
+    Ran::of(&command.output().unwrap()).ok();
+
+    for rank in 0..2 {
+        assert_eq!(environment(&ours, rank), environment(&theirs, rank), "rank {rank}");
+        let lib = project.root.join("libtorch/test/cpu/lib");
+        assert_eq!(environment(&ours, rank)["LD_LIBRARY_PATH"], format!("{}:/opt/mine", lib.display()));
+        assert_eq!(dump(&ours, rank, "cwd"), dump(&theirs, rank, "cwd"));
+    }
+}
+
+/// The launcher's own binary, beside the tool's: whoever runs all tests has built both.
+fn torchlift() -> std::path::PathBuf {
+    let tool = Path::new(env!("CARGO_BIN_EXE_xtask"));
+    let launcher = tool.with_file_name("torchlift");
+    if !launcher.exists() {
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--package", "torchlift", "--bin", "torchlift"])
+            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
+            .status()
+            .unwrap();
+        assert!(built.success());
+    }
+    launcher
+}
+
+#[test]
+fn a_dry_run_of_a_launch_builds_and_starts_nothing() {
+    let project = Project::linked();
+    let ran = project.run(&["launch", "--dry-run", "--", "--epochs", "3"]).ok();
+    assert!(ran.stdout.contains("target/cluster/node-2/test-cpu/quick/linked"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("--epochs 3"), "{}", ran.stdout);
+    assert!(!project.root.join("target").exists() && !project.root.join(".torchlift").exists());
+}
+
+#[test]
+fn a_rank_that_fails_gives_its_code() {
+    let project = Project::linked();
+    let main = fs_err::read_to_string(project.root.join("src/main.rs")).unwrap();
+    project.write(
+        "src/main.rs",
+        &main.replace(
+            "fn main() {",
+            "fn main() { if std::env::var(\"RANK\").is_ok_and(|r| r == \"1\") { std::process::exit(7); }",
+        ),
+    );
+    project.run(&["launch"]).fails(7);
+}
+
+#[test]
+fn variables_of_the_job_the_host_and_the_command_line_reach_the_ranks() {
+    let project = Project::linked();
+    let text = fs_err::read_to_string(project.root.join("cluster.toml")).unwrap();
+    let text =
+        text.replace("[kind.k]", "env = { A = \"job\", B = \"job\", C = \"job\" }\nenv_pass = [\"TOKEN\"]\n[kind.k]");
+    project.write("cluster.toml", &format!("{text}env = {{ B = \"host\" }}\n"));
+    let dumps = project.beside("dumps");
+    let args = ["launch", "--env", "C=line", "--host", "node-2", "--", "--dump", dumps.to_str().unwrap()];
+    let ran = project.run_with(&args, &[("TOKEN", "geheim")]).ok();
+    let env = environment(&dumps, 0);
+    assert_eq!((&*env["A"], &*env["B"], &*env["C"], &*env["TOKEN"]), ("job", "host", "line", "geheim"));
+    assert!(!ran.stderr.contains("geheim"));
+    let ran = project.run_with(&["launch", "--dry-run"], &[("TOKEN", "geheim")]).ok();
+    assert!(ran.stdout.contains("TOKEN") && !ran.stdout.contains("geheim"), "{}", ran.stdout);
+}
+
+#[test]
+fn without_a_build_what_is_old_is_said() {
+    let project = Project::linked();
+    project.run(&["build"]).ok();
+    let ran = project.run(&["launch", "--no-build"]).ok();
+    assert!(!ran.stderr.contains("build-old"), "{}", ran.stderr);
+    let main = fs_err::read_to_string(project.root.join("src/main.rs")).unwrap();
+    project.write("src/main.rs", &format!("{main}\n// edited\n"));
+    let ran = project.run(&["launch", "--no-build"]).ok();
+    ran.says("warning[build-old]").says("host `node-1`").says("since then changed source files");
+    assert!(!ran.stderr.contains("building"), "{}", ran.stderr);
+}
+
+#[test]
+fn without_a_build_missing_and_edited_envelopes_are_refused_together() {
+    let project = Project::linked();
+    project.run(&["launch", "--no-build"]).fails(exit_code::VERIFY).says("error[envelope-missing]").says("node-2");
+    project.run(&["build"]).ok();
+    let file = project.envelope_file("node-1");
+    let edited = fs_err::read_to_string(&file).unwrap().replace("\"kind\": \"k\"", "\"kind\": \"x\"");
+    fs_err::write(&file, edited).unwrap();
+    fs_err::remove_file(project.envelope_file("node-2")).unwrap();
+    let ran = project.run(&["launch", "--no-build"]).fails(exit_code::INTEGRITY);
+    ran.says("error[envelope-missing]").says("self_sha256").says("host `node-1`");
+}
+
+#[test]
+fn a_swapped_binary_is_refused_with_both_digests() {
+    let project = Project::linked();
+    project.run(&["build"]).ok();
+    let envelope = project.envelope("node-1");
+    let binary = project.root.join(&envelope.bin);
+    let mut bytes = fs_err::read(&binary).unwrap();
+    let expected = envelope.artifact.sha256;
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs_err::remove_file(&binary).unwrap();
+    fs_err::write(&binary, &bytes).unwrap();
+    fs_err::set_permissions(&binary, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let ran = project.run(&["launch", "--no-build"]).fails(exit_code::INTEGRITY);
+    ran.says("error[program-changed]").says(&expected);
+    project.run(&["launch"]).ok();
+}
+
+#[test]
+fn slots_by_cards_need_cards() {
+    let project = Project::linked();
+    let text = fs_err::read_to_string(project.root.join("cluster.toml")).unwrap();
+    project.write("cluster.toml", &text.replace("slots = 1", "slots = \"gpus\""));
+    project.run(&["launch"]).fails(exit_code::CLUSTER_FILE).says("error[slots-without-gpus]").says("node-2");
+    project.write("cluster.toml", &text.replace("slots = 1", "slots = \"gpus\"\ndevices = [0, 1]"));
+    let ran = project.run(&["launch", "--dry-run"]).ok();
+    assert!(ran.stdout.contains("4 ranks on 2 hosts"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("CUDA_VISIBLE_DEVICES='0,1'"), "{}", ran.stdout);
+}

@@ -1,5 +1,7 @@
 //! The demo and the trainer, as a person starts them.
 
+#![expect(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "tests that show what was printed")]
+
 use std::collections::BTreeMap;
 use std::process::{Command, Output, Stdio};
 

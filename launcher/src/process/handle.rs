@@ -10,7 +10,7 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::MsgFlags;
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
 
 use super::channel::{Channel, Received};
@@ -146,7 +146,9 @@ impl Household {
         let was_subreaper = nix::sys::prctl::get_child_subreaper().unwrap_or(false);
         let _ = nix::sys::prctl::set_child_subreaper(true);
         let session = nix::unistd::getsid(None).map_or(0, Pid::as_raw);
-        Self { before: tree::children().iter().map(|child| child.pid).collect(), session, was_subreaper }
+        // A look through all of /proc takes milliseconds, and a launcher rarely has children.
+        let before = if has_children() { tree::children() } else { Vec::new() };
+        Self { before: before.iter().map(|child| child.pid).collect(), session, was_subreaper }
     }
 
     /// Kills what a dead guard left behind, until nothing of it is left. `guards` are those that live.
@@ -178,6 +180,12 @@ impl Household {
             }
         }
     }
+}
+
+/// Whether this process has any child, dead or alive. Waits for none.
+fn has_children() -> bool {
+    let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT | WaitPidFlag::WEXITED;
+    waitid(Id::All, flags) != Err(Errno::ECHILD)
 }
 
 impl Drop for Household {

@@ -329,7 +329,13 @@ fn kill(state: &mut State, now: Moment, actions: &mut Vec<Action>) {
 fn finish(state: &mut State, actions: &mut Vec<Action>) {
     if !state.is_done() {
         state.phase = Phase::Done;
-        actions.push(Action::Finish(state.verdict.unwrap_or(Outcome::Success)));
+        let verdict = match state.verdict {
+            None => Outcome::Success,
+            // The signal may have overtaken the news of a rank that ran already.
+            Some(Outcome::Signaled { signal, .. }) => Outcome::Signaled { signal, ranks_ran: state.have_ranks_run },
+            Some(verdict) => verdict,
+        };
+        actions.push(Action::Finish(verdict));
     }
 }
 

@@ -4,10 +4,14 @@
 //! The launcher raises its own soft limit; ranks get the original one, because programs that use `select` or close every
 //! descriptor up to the limit depend on it.
 
+use std::sync::OnceLock;
+
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 
-/// Open files that one rank costs the launcher: the read ends of its pipes and two log files.
-const PER_RANK: u64 = 4;
+/// Open files that one rank costs the launcher: the read ends of its pipes.
+const PIPES: u64 = 2;
+/// Open files that one rank costs whoever observes: its log files.
+const LOGS: u64 = 2;
 /// Open files that one host costs: its guard's socket and its pidfd.
 const PER_HOST: u64 = 2;
 /// Room for what is open for a moment: the ends of pipes on their way to a guard, /proc, the console, the report.
@@ -22,17 +26,31 @@ pub(crate) struct TooFewFiles {
     pub(crate) hard: u64,
 }
 
-/// Makes sure that this many hosts and ranks fit; gives the soft limit as it was before.
-pub(crate) fn make_room(hosts: usize, ranks: u32) -> nix::Result<Result<u64, TooFewFiles>> {
+/// The soft limit that this process began with.
+static ORIGINAL: OnceLock<u64> = OnceLock::new();
+
+/// What is still to be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ahead {
+    /// The ranks' pipes and log files.
+    PipesAndLogs,
+    /// The ranks' pipes; who wants log files has them open.
+    Pipes,
+}
+
+/// Makes sure that this many hosts and ranks fit; gives the soft limit that this process began with.
+pub(crate) fn make_room(hosts: usize, ranks: u32, ahead: Ahead) -> nix::Result<Result<u64, TooFewFiles>> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    let needed = open_now() + PER_RANK * u64::from(ranks) + PER_HOST * hosts as u64 + RESERVE;
+    let original = *ORIGINAL.get_or_init(|| soft);
+    let per_rank = if ahead == Ahead::Pipes { PIPES } else { PIPES + LOGS };
+    let needed = open_now() + per_rank * u64::from(ranks) + PER_HOST * hosts as u64 + RESERVE;
     match plan(needed, soft, hard) {
         Err(too_few) => Ok(Err(too_few)),
         Ok(wanted) => {
             if wanted > soft {
                 setrlimit(Resource::RLIMIT_NOFILE, wanted, hard)?;
             }
-            Ok(Ok(soft))
+            Ok(Ok(original))
         }
     }
 }

@@ -109,6 +109,17 @@ fn a_signal_before_any_rank_ran_ends_the_run() {
 }
 
 #[test]
+fn a_signal_that_overtakes_the_news_of_a_start_still_ended_a_rank() {
+    let mut state = State::new(&[1], GRACE, at(0));
+    step(&mut state, Input::HostReady(HostIndex(0)), at(0));
+    step(&mut state, Input::Signal(INT), at(1));
+    step(&mut state, Input::Started(Rank(0)), at(2));
+    step(&mut state, Input::Ended(Rank(0), killed_by(INT)), at(3));
+    let verdict = Outcome::Signaled { signal: INT, ranks_ran: true };
+    assert_eq!(step(&mut state, Input::HostEmpty(HostIndex(0)), at(4)), [Action::Finish(verdict)]);
+}
+
+#[test]
 fn a_first_signal_during_a_stop_is_passed_on_without_cutting_the_grace() {
     let mut state = running(2);
     step(&mut state, Input::Ended(Rank(0), End::Exited(1)), at(10));

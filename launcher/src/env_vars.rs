@@ -18,6 +18,8 @@ pub const TORCHLIFT_ATTEMPT: &str = "TORCHLIFT_ATTEMPT";
 pub const TORCHLIFT_INTERNAL_GUARD: &str = "TORCHLIFT_INTERNAL_GUARD";
 /// What begins with this is between our own processes. Never given to a rank.
 pub const TORCHLIFT_INTERNAL_PREFIX: &str = "TORCHLIFT_INTERNAL";
+/// Tells what a build starts which lock file it holds, so that a build inside of it does not wait for its own parent.
+pub const TORCHLIFT_INTERNAL_BUILD_LOCK: &str = "TORCHLIFT_INTERNAL_BUILD_LOCK";
 /// The loader's search path.
 pub const LD_LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 /// Where what can be made again is kept; default `~/.cache`. Digests are remembered below it.

@@ -4,14 +4,12 @@ use std::fs::TryLockError;
 use std::io::{self, Write as _};
 
 use camino::{Utf8Path, Utf8PathBuf};
+use torchlift::env_vars::TORCHLIFT_INTERNAL_BUILD_LOCK;
 use torchlift_schema::exit_code;
 
 use crate::error::CommandError;
 use crate::report::progress::Console;
 use crate::toolchain::Env;
-
-/// Tells what a build starts which lock it holds, so that a build inside of it does not wait for its own parent.
-pub(super) const HELD: &str = "TORCHLIFT_INTERNAL_BUILD_LOCK";
 
 /// Held until it is dropped, or the process is gone.
 #[derive(Debug)]
@@ -56,7 +54,7 @@ impl WorkspaceLock {
     }
 
     fn of(file: &Utf8Path, env: &Env, console: Console) -> Result<Self, LockError> {
-        if env.get(std::ffi::OsStr::new(HELD)).is_some_and(|held| held == file.as_str()) {
+        if env.get(std::ffi::OsStr::new(TORCHLIFT_INTERNAL_BUILD_LOCK)).is_some_and(|held| held == file.as_str()) {
             return Err(LockError::Inside);
         }
         let no_file = |source| LockError::NoFile { file: file.to_owned(), source };

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use camino::Utf8PathBuf;
 use torchlift::clock::Clock;
+use torchlift::env_vars::TORCHLIFT_INTERNAL_BUILD_LOCK;
 use torchlift::preflight::DigestCache;
 use torchlift_schema::{Envelope, Finding, exit_code};
 
@@ -73,7 +74,7 @@ pub fn execute(execution: Execution<'_>) -> Result<Executed, CommandError> {
     let plan = execution.plan;
     let lock = WorkspaceLock::take(&plan.workspace, execution.env, execution.console)?;
     let mut env = execution.env.clone();
-    env.insert(lock::HELD.into(), lock.file().as_std_path().into());
+    env.insert(TORCHLIFT_INTERNAL_BUILD_LOCK.into(), lock.file().as_std_path().into());
     // From here on a signal waits until what is being done is either done or undone.
     let signals = Signals::hold()
         .map_err(|error| CommandError::new(exit_code::BUILD, "signals cannot be held back").because(error))?;

@@ -40,7 +40,10 @@ impl Console {
 
     /// Begins the progress of a build. `packages` is an upper bound for what it compiles, where that is known.
     pub fn begin(self, build: &Build, program: &str, packages: Option<usize>) -> Progress {
-        let text = format!("building `{program}` for {} ({})", build.concerns(), counted(build.hosts.len(), "host"));
+        let libtorch =
+            build.libtorch.as_ref().map(|libtorch| format!(" on torch {} in `{}`", libtorch.version, libtorch.root));
+        let hosts = counted(build.hosts.len(), "host");
+        let text = format!("building `{program}` for {} ({hosts}){}", build.concerns(), libtorch.unwrap_or_default());
         if !self.is_quiet {
             line(&text);
         }

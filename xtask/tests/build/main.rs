@@ -6,8 +6,14 @@
 #[expect(dead_code, reason = "tests of another package use the rest")]
 mod stand_in;
 
+#[path = "../../../fixtures/support/skip.rs"]
+#[expect(clippy::print_stdout, unreachable_pub, reason = "the file is shared by tests of several packages")]
+mod skip;
+
 mod cargo;
+mod disk;
 mod launch;
 mod plan;
 mod publish;
 mod support;
+mod terminal;

@@ -1,0 +1,38 @@
+//! What a terminal shows, and what a pipe gets instead.
+
+use std::io::Read as _;
+use std::process::Stdio;
+
+use crate::support::Project;
+
+/// Everything that a build writes to a terminal.
+fn on_a_terminal(project: &Project, args: &[&str]) -> String {
+    let terminal = nix::pty::openpty(None, None).unwrap();
+    let mut command = project.command(args);
+    command.env("TERM", "xterm").stdin(Stdio::null()).stdout(Stdio::null()).stderr(terminal.slave);
+    let mut child = command.spawn().unwrap();
+    // The command still has the other end open, and with it the terminal would never be at its end.
+    drop(command);
+    let mut bytes = Vec::new();
+    // Linux ends a terminal whose other side is closed with EIO.
+    let _ = std::fs::File::from(terminal.master).read_to_end(&mut bytes);
+    assert!(child.wait().unwrap().success());
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[test]
+fn a_terminal_gets_a_bar_with_crate_names() {
+    let project = Project::linked();
+    let shown = on_a_terminal(&project, &["build"]);
+    assert!(shown.contains("kind k [") && shown.contains("1/1"), "{shown}");
+    assert!(shown.contains("build-script-build"), "the crate that was compiled last is named: {shown}");
+    assert!(shown.contains("Compiling"), "cargo's own lines pass through: {shown}");
+}
+
+#[test]
+fn a_pipe_gets_plain_lines() {
+    let project = Project::linked();
+    let ran = project.run(&["build"]).ok();
+    ran.says("building `linked` for kind `k` (2 hosts) on torch 2.9.0+cpu").says("Compiling linked");
+    assert!(!ran.stderr.contains('\u{1b}') && !ran.stderr.contains('\r'), "{:?}", ran.stderr);
+}

@@ -149,7 +149,7 @@ fn check_run(request: &RunRequest, findings: &mut Vec<Finding>) {
     }
     if let Some(arg) = request.args.iter().find(|arg| arg.as_bytes().contains(&0)) {
         let message = format!("the argument {arg:?} has a NUL byte, which no program can get");
-        findings.push(Finding::error("argument", Place::default(), message));
+        findings.push(Finding::error("argument-value", Place::default(), message));
     }
 }
 
@@ -176,18 +176,18 @@ fn check_host(host: &HostRequest, findings: &mut Vec<Finding>) {
     }
     for word in &host.runner {
         if word.contains('\0') {
-            findings.push(Finding::error("runner", place().key("runner"), "a word has a NUL byte"));
+            findings.push(Finding::error("runner-value", place().key("runner"), "a word has a NUL byte"));
         }
     }
     if host.runner.first().is_some_and(String::is_empty) {
-        findings.push(Finding::error("runner", place().key("runner"), "the first word is empty"));
+        findings.push(Finding::error("runner-value", place().key("runner"), "the first word is empty"));
     }
 }
 
 /// A reader has checked this already; an envelope made in this process has not been through one.
 fn check_envelope(host: &HostRequest, envelope: &PerHostEnvelope, findings: &mut Vec<Finding>) {
     let mut error = |key: &str, message: String| {
-        findings.push(Finding::error("envelope", Place::host(&host.name).key(key), message));
+        findings.push(Finding::error("envelope-value", Place::host(&host.name).key(key), message));
     };
     if envelope.bin.is_empty() || !is_below(&envelope.bin) {
         error("bin", format!("`{}` is no path of a file below the host's path", envelope.bin.escape_debug()));

@@ -14,7 +14,7 @@ use torchlift_schema::{Accelerator, Envelope, PerHostEnvelope};
 /// A run as asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunRequest {
-    /// The run's id, a folder name; see [`crate::plan::run_id`].
+    /// The run's id, a folder name; see [`crate::plan::run_id()`].
     pub run_id: String,
     /// The folder that gets the run's folder, absolute.
     pub runs_dir: PathBuf,

@@ -1,6 +1,6 @@
 //! Starting one rank from the guard.
 //!
-//! A rank's command reaches the guard as a memfd ([`Command::to_memfd`]): an environment may be 2 MB, a message may not.
+//! A rank's command reaches the guard as a memfd (`Command::to_memfd`): an environment may be 2 MB, a message may not.
 //! The guard starts it by `clone(CLONE_VM | CLONE_VFORK)`, as `posix_spawn` does: nothing is copied, and the failure of a step
 //! comes back in shared memory with its `errno`. `posix_spawn` itself cannot set the parent-death signal.
 

@@ -1,7 +1,7 @@
 //! `test`: all of Torchlift's own tests, the slow real parts last.
 //!
 //! Owns the order of the stages and the account of what could not be run. The tests themselves are ordinary cargo tests;
-//! one that lacks a part says so in the file that [`SKIPS_FILE`] names (see `fixtures/support/skip.rs`).
+//! one that lacks a part says so in the file that `SKIPS_FILE` names (see `fixtures/support/skip.rs`).
 
 use std::process::Command;
 

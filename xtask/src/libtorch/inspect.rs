@@ -1,7 +1,7 @@
 //! Facts of a variant, read from its files and never from its name.
 //!
 //! Owns what makes a folder a libtorch, and the ABI digest that goes into a build's key. Must not decide whether a
-//! variant is wanted: that is [`super::find`].
+//! variant is wanted: that is [`super::find()`].
 
 mod cache;
 mod headers;

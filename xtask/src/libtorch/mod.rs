@@ -1,6 +1,6 @@
 //! libtorch variants: where they lie, what they are, how to get one.
 //!
-//! [`find`] says which of those that are there fits; [`fetch`] gets one when none does; [`inspect`] reads what one is;
+//! [`find()`] says which of those that are there fits; [`fetch()`] gets one when none does; [`inspect()`] reads what one is;
 //! [`wanted`] says which version a program needs. Must not print: a fetch tells what it does through [`event`].
 
 mod archive;

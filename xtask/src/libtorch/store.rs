@@ -2,7 +2,7 @@
 //!
 //! A store is a folder with `<family>/<name>` below it. The workspace's own comes first, so that a project can pin a
 //! tree of its own; the user's follows, shared by all projects. Must not read what is inside a variant: that is
-//! [`super::inspect`].
+//! [`super::inspect()`].
 
 use camino::{Utf8Path, Utf8PathBuf};
 use torchlift_schema::{Accelerator, VariantId};

@@ -1,6 +1,6 @@
 //! `run`: starts the ranks of a program, or of envelopes, and stays until the last is gone.
 //!
-//! [`arguments`] turns the command line into a [`crate::plan::RunRequest`]; [`execute`] carries a request out, and is also
+//! `arguments` turns the command line into a [`crate::plan::RunRequest`]; [`execute()`] carries a request out, and is also
 //! what `cargo xtask launch` calls, so that both paths are one.
 
 mod arguments;

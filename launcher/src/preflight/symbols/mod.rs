@@ -2,7 +2,7 @@
 //!
 //! Purpose: two libraries with the same digest can stand for each other at link time, and whether strings are
 //! `std::__cxx11::basic_string` is read where it is true, in the symbols, and never from a variable. And what a closure
-//! refers to and none of it offers ([`unresolved`]).
+//! refers to and none of it offers ([`unresolved()`]).
 //! Must not read a library whole: only its hash, symbol and string tables are touched.
 
 mod unresolved;

@@ -1,6 +1,6 @@
 //! `launch`: builds, then starts the ranks on every host and stays with them.
 //!
-//! [`request`] makes of the cluster and the envelopes the same request that `torchlift run` makes of its command line;
+//! `request` makes of the cluster and the envelopes the same request that `torchlift run` makes of its command line;
 //! from there on both are one path.
 
 mod cards;

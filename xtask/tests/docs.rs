@@ -17,7 +17,8 @@ fn codes_of(folder: &Utf8Path) -> BTreeSet<String> {
     for entry in walkdir::WalkDir::new(folder) {
         let path = entry.unwrap().into_path();
         // The cluster file has its own page and test; `schema` is about this checkout.
-        let is_elsewhere = ["/cluster/", "/tests", "commands/schema.rs"].iter().any(|part| path.to_string_lossy().contains(part));
+        let is_elsewhere =
+            ["/cluster/", "/tests", "commands/schema.rs"].iter().any(|part| path.to_string_lossy().contains(part));
         if path.extension().is_none_or(|extension| extension != "rs") || is_elsewhere {
             continue;
         }

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::fcntl::OFlag;
 use nix::unistd::pipe2;
 
 use crate::event::{Rank, StartStep};
@@ -31,7 +31,7 @@ pub(crate) struct Allocator {
     unanswered: usize,
 }
 
-/// The read ends of a rank's pipes.
+/// The read ends of a rank's pipes. They block, like the ends that the rank has: whoever reads asks first.
 #[derive(Debug)]
 pub(crate) struct Pipes {
     pub(crate) rank: Rank,
@@ -135,10 +135,6 @@ impl Allocator {
             command(rank).to_memfd().map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
         let (stdout, stdout_write) = pipe2(OFlag::O_CLOEXEC)?;
         let (stderr, stderr_write) = pipe2(OFlag::O_CLOEXEC)?;
-        // Only our ends: a rank's writes block like those of any program.
-        for ours in [&stdout, &stderr] {
-            fcntl(ours, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        }
         self.guard.send(request, &[memfd.as_fd(), stdout_write.as_fd(), stderr_write.as_fd()])?;
         Ok(Pipes { rank, stdout, stderr })
     }

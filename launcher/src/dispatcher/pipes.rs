@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, fcntl};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use nix::unistd::read;
 
@@ -82,7 +82,7 @@ impl Pipes {
         self.to_come.is_empty() && self.open_count == 0
     }
 
-    /// Reads once from one pipe; says whether there was anything.
+    /// Reads once from one pipe, which the epoll has just told of; says whether there was anything.
     pub(super) fn read(&mut self, token: usize, now: Moment, observer: &mut dyn Observer) -> bool {
         matches!(self.look(token, now, observer, BUFFER).0, Look::Data)
     }
@@ -91,8 +91,10 @@ impl Pipes {
     pub(super) fn drain(&mut self, now: Moment, observer: &mut dyn Observer) {
         for token in 0..self.open.len() {
             let Some(Some(pipe)) = self.open.get(token) else { continue };
+            // Nobody has told that there is something to read: without this the read could wait for ever.
+            let may_read = fcntl(&pipe.fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).is_ok();
             let mut left = fcntl(&pipe.fd, FcntlArg::F_GETPIPE_SZ).map_or(BUFFER, |size| size as usize);
-            while left > 0 {
+            while may_read && left > 0 {
                 match self.look(token, now, observer, left.min(BUFFER)) {
                     (Look::Data, length) => left -= length,
                     (Look::Nothing | Look::End, _) => break,

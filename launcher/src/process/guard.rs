@@ -107,7 +107,8 @@ impl Guard {
             }
             let [children, channel] = fds.map(|fd| fd.any().unwrap_or(false));
             if children {
-                while let Ok(Some(_)) = self.children.read_signal() {}
+                // One SIGCHLD at most is pending, however many have ended.
+                let _ = self.children.read_signal();
                 self.reap();
             }
             if self.is_killing && self.is_occupied {
@@ -134,7 +135,7 @@ impl Guard {
             let _ = poll(&mut fds, pause);
             // Only what hangs inside the kernel is still there after the first few: do not keep a core busy with it.
             pause = (pause * 2).min(LONGEST_PAUSE_MS);
-            while let Ok(Some(_)) = self.children.read_signal() {}
+            let _ = self.children.read_signal();
         }
         0
     }

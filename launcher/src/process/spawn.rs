@@ -6,9 +6,10 @@
 
 use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_void};
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -91,10 +92,10 @@ fn push(bytes: &mut Vec<u8>, parts: &[&OsStr]) -> io::Result<()> {
 impl Image {
     /// Reads what [`Command::to_memfd`] wrote.
     pub(crate) fn read(memfd: OwnedFd) -> io::Result<Self> {
-        let mut file = File::from(memfd);
-        let mut bytes = Vec::with_capacity(file.metadata()?.len() as usize);
-        file.rewind()?;
-        file.read_to_end(&mut bytes)?;
+        let file = File::from(memfd);
+        // Its length is known, so that one read does; this is done once a rank.
+        let mut bytes = vec![0; file.metadata()?.len() as usize];
+        file.read_exact_at(&mut bytes, 0)?;
         Self::parse(bytes).ok_or_else(|| Errno::EINVAL.into())
     }
 

@@ -1,5 +1,6 @@
 //! Commands arrive whole, ranks start as what they should be, and every failure names its step.
 
+use std::io::{Read as _, Seek as _};
 use std::os::unix::fs::PermissionsExt as _;
 
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};

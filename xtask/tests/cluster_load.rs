@@ -49,6 +49,18 @@ fn a_file_that_is_not_there_is_one_finding_with_its_name() {
 }
 
 #[test]
+fn a_relative_file_starts_from_the_given_folder_and_keeps_its_short_name() {
+    let (_dir, folder) = folder();
+    let text = "schema = 1\n[job.train]\n[[host]]\nname = \"here\"\npath = \".\"\n";
+    fs_err::write(folder.join("my.toml"), text).unwrap();
+    fs_err::write(folder.join("my.local.toml"), "[[host]]\nname = \"here\"\nslots = 0\n").unwrap();
+    let Reading { cluster, findings } = cluster::read("my.toml".into(), &folder, &home);
+    assert_eq!(cluster.file, folder.join("my.toml"));
+    assert_eq!(codes(&findings).len(), 1);
+    assert_eq!(findings[0].place.file.as_deref(), Some("my.local.toml"));
+}
+
+#[test]
 fn a_folder_is_no_cluster_file() {
     let (_dir, folder) = folder();
     assert_eq!(codes(&cluster::load(&folder, &home).unwrap_err()), ["cluster-unreadable"]);

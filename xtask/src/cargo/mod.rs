@@ -8,6 +8,7 @@ mod locks;
 mod message;
 mod run;
 mod signals;
+mod watchdog;
 
 pub use config::ConfigFacts;
 pub use message::{CargoEvent, Watcher};

@@ -18,6 +18,7 @@ use torchlift::clock::{Clock, Moment};
 use super::locks;
 use super::message::{CargoEvent, Messages, Watcher};
 use super::signals::Signals;
+use super::watchdog::Watchdog;
 use crate::plan::Build;
 use crate::toolchain::Env;
 use crate::workspace::Program;
@@ -132,12 +133,15 @@ pub fn run(
         .process_group(0)
         .spawn()
         .map_err(|source| CargoError::NotStarted { cargo, source })?;
+    // Where no shell can be started, a kill of this program leaves cargo to end by itself at its next message.
+    let watchdog = Watchdog::over(&child).ok();
     let mut talk = Talk { messages: Messages::default(), program, tail: Vec::new(), silent_since: clock.now() };
     let heard = talk.listen(&mut child, signals, watcher, &clock);
     if !matches!(heard, Ok(None)) {
         // Its compilers outlive a cargo that was killed; the group's id is taken until cargo is waited for.
         let _ = kill_group(&child, Signal::SIGKILL);
     }
+    drop(watchdog);
     let status = child.wait().map_err(|source| CargoError::Unreadable { source })?;
     talk.messages.end(program, watcher);
     if let Some(signal) = heard.map_err(|source| CargoError::Unreadable { source })? {

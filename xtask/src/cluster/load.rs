@@ -72,20 +72,26 @@ pub struct Source<'a> {
 }
 
 /// Loads a cluster file and its overlay; fails with every finding.
+///
+/// A relative `file` starts from the process's working directory.
 pub fn load(file: &Utf8Path, env: Lookup<'_>) -> Result<Loaded, Vec<Finding>> {
-    read(file, env).into_result()
+    read(file, Utf8Path::new(""), env).into_result()
 }
 
 /// Reads a cluster file and its overlay, and looks whether the folders of local hosts are there.
 ///
-/// A relative `file` starts from the working directory.
-pub fn read(file: &Utf8Path, env: Lookup<'_>) -> Reading {
+/// A relative `file` starts from `cwd`; findings call it as it was given.
+pub fn read(file: &Utf8Path, cwd: &Utf8Path, env: Lookup<'_>) -> Reading {
     let mut findings = Vec::new();
-    let absolute = camino::absolute_utf8(file).unwrap_or_else(|_| file.to_owned());
-    let Some(text) = text(file, &mut findings) else { return Reading { cluster: empty(&absolute), findings } };
+    let place = cwd.join(file);
+    let absolute = camino::absolute_utf8(&place).unwrap_or(place);
+    let Some(text) = text(&absolute, file, &mut findings) else {
+        return Reading { cluster: empty(&absolute), findings };
+    };
     let over = overlay_path(file);
-    let is_there = fs_err::symlink_metadata(&over).is_ok();
-    let over_text = if is_there { self::text(&over, &mut findings) } else { None };
+    let over_place = overlay_path(&absolute);
+    let is_there = fs_err::symlink_metadata(&over_place).is_ok();
+    let over_text = if is_there { self::text(&over_place, &over, &mut findings) } else { None };
     let source = Source { name: file.as_str(), text: &text };
     let over_source = over_text.as_deref().map(|text| Source { name: over.as_str(), text });
     let mut reading = parse(&absolute, source, over_source, env);
@@ -123,12 +129,13 @@ pub fn overlay_path(file: &Utf8Path) -> Utf8PathBuf {
     file.with_extension("local.toml")
 }
 
-/// A file's text; what is no UTF-8 in it is a finding, and replaced so that the rest can be checked.
-fn text(file: &Utf8Path, findings: &mut Vec<Finding>) -> Option<String> {
+/// The text of the file at `place`, called `file`; what is no UTF-8 in it is a finding, and replaced so that the rest
+/// can be checked.
+fn text(place: &Utf8Path, file: &Utf8Path, findings: &mut Vec<Finding>) -> Option<String> {
     let unreadable = |message: String, remedy: &str| {
         Finding::error(code::CLUSTER_UNREADABLE, Place::file(file.as_str()), message).remedy(remedy)
     };
-    let size = fs_err::metadata(file).map(|metadata| metadata.len());
+    let size = fs_err::metadata(place).map(|metadata| metadata.len());
     if size.as_ref().is_ok_and(|size| *size > MOST_BYTES) {
         findings.push(unreadable(
             format!("`{file}` is larger than {} MiB, which no cluster file is", MOST_BYTES >> 20),
@@ -136,7 +143,7 @@ fn text(file: &Utf8Path, findings: &mut Vec<Finding>) -> Option<String> {
         ));
         return None;
     }
-    let bytes = match fs_err::read(file) {
+    let bytes = match fs_err::read(place) {
         Ok(bytes) => bytes,
         Err(error) => {
             let reason = error.kind();

@@ -50,8 +50,7 @@ pub fn run(args: &DemoArgs, context: &Context) -> Result<u8, CommandError> {
     let context = Context { cwd: project.clone(), ..context.clone() };
     say("\n2/3 build: once per distinct kind of host, then one envelope a host");
     let shared = |verb: &str| {
-        let cluster = project.join("cluster.toml");
-        let mut line: Vec<OsString> = vec![verb.into(), "--locked".into(), "--cluster".into(), cluster.as_str().into()];
+        let mut line: Vec<OsString> = vec![verb.into(), "--locked".into()];
         if args.libtorch.is_some() {
             line.extend(["--libtorch".into(), libtorch.as_str().into()]);
         }

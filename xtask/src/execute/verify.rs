@@ -6,7 +6,7 @@ use std::path::Path;
 use camino::Utf8PathBuf;
 use torchlift::preflight::verify::{ArtifactQuestion, Inspection, inspect_artifact};
 use torchlift::preflight::{DigestCache, HostLibraries, LibraryPath, code};
-use torchlift_schema::{Envelope, Finding, LibtorchRecord, PerHostEnvelope, exit_code, write};
+use torchlift_schema::{Envelope, Finding, exit_code, write};
 
 use super::Execution;
 use super::publish::Staged;
@@ -102,19 +102,11 @@ fn envelope(
     findings: &[Finding],
     source: &SourceId,
 ) -> Envelope {
-    let run = PerHostEnvelope {
-        bin: host.bin.clone(),
-        ld_library_path: host.ld_library_path.clone(),
-        cwd_subpath: host.cwd_subpath.clone(),
-    };
     let artifact = inspection.artifact(&build.target, build.key.as_str(), source.to_string());
-    let mut envelope = Envelope::new(&host.name, run, artifact);
-    envelope.kind = host.kind.clone();
-    envelope.libtorch = host.libtorch.as_ref().map(|libtorch| {
-        let mut record = LibtorchRecord::new(libtorch.variant.clone(), &libtorch.version, libtorch.accelerator.clone());
+    let mut envelope = host.envelope(artifact);
+    if let Some(record) = &mut envelope.libtorch {
         record.libraries = inspection.libraries.clone();
-        record
-    });
+    }
     envelope.findings = findings.to_vec();
     write::seal(envelope)
 }

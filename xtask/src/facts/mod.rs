@@ -152,7 +152,7 @@ impl Rest {
         wanted: thread::ScopedJoinHandle<'_, Option<Wanted>>,
     ) -> Result<Self, CommandError> {
         let file = cluster_file(choice, context, workspace);
-        let reading = cluster::read(&file, &cluster::lookup(env));
+        let reading = cluster::read(&file, &context.cwd, &cluster::lookup(env));
         let mut cluster = reading.cluster;
         if let Some(given) = &choice.libtorch {
             let given = context.cwd.join(given);
@@ -236,13 +236,14 @@ fn cluster_file(choice: &Choice, context: &Context, workspace: &WorkspaceFacts) 
     }
 }
 
-/// Local hosts whose path is another folder than the workspace, by whatever names and links it is reached.
+/// Local hosts whose path is another folder than the workspace, by whatever names and links it is reached. A path that
+/// is not there is a finding of the cluster file's own.
 fn foreign_paths(hosts: &[&Host], workspace: &WorkspaceFacts) -> BTreeSet<String> {
     let real = |path: &Utf8Path| path.canonicalize_utf8().unwrap_or_else(|_| path.to_owned());
     let root = real(&workspace.root);
     hosts
         .iter()
-        .filter(|host| host.reach == Reach::Local && real(&host.path) != root)
+        .filter(|host| host.reach == Reach::Local && host.path.exists() && real(&host.path) != root)
         .map(|host| host.name.clone())
         .collect()
 }

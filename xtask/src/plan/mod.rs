@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 
 use camino::Utf8PathBuf;
-use torchlift_schema::{Accelerator, Finding, VariantId};
+use torchlift_schema::{Accelerator, Artifact, Envelope, Finding, LibtorchRecord, PerHostEnvelope, VariantId};
 
 pub use accept::accept;
 pub use build::{Planned, plan};
@@ -159,6 +159,27 @@ impl BuildPlan {
     /// The build of a host.
     pub fn build_of(&self, host: &HostBuild) -> Option<&Build> {
         self.builds.iter().find(|build| build.key == host.build)
+    }
+}
+
+impl HostBuild {
+    /// How it is run: the part of its envelope that is known before a build.
+    pub fn per_host(&self) -> PerHostEnvelope {
+        PerHostEnvelope {
+            bin: self.bin.clone(),
+            ld_library_path: self.ld_library_path.clone(),
+            cwd_subpath: self.cwd_subpath.clone(),
+        }
+    }
+
+    /// Its envelope with this artifact, not sealed; libraries and findings are the caller's to add.
+    pub fn envelope(&self, artifact: Artifact) -> Envelope {
+        let mut envelope = Envelope::new(&self.name, self.per_host(), artifact);
+        envelope.kind = self.kind.clone();
+        envelope.libtorch = self.libtorch.as_ref().map(|libtorch| {
+            LibtorchRecord::new(libtorch.variant.clone(), &libtorch.version, libtorch.accelerator.clone())
+        });
+        envelope
     }
 }
 

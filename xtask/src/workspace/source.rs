@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::time::SystemTime;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use sha2::{Digest as _, Sha256};
@@ -49,6 +50,11 @@ impl SourceId {
     pub fn with_lock_of(mut self, root: &Utf8Path) -> Self {
         self.lock = lock_digest(root);
         self
+    }
+
+    /// Whether `now` is of other sources, `Cargo.lock` left aside.
+    pub fn has_other_sources(&self, now: &Self) -> bool {
+        self.tree != now.tree
     }
 
     /// What is different in `now`, in words; empty when nothing is.
@@ -105,6 +111,20 @@ pub fn source_id(root: &Utf8Path, env: &Env) -> io::Result<SourceId> {
         None => format!("files:{}", digest_of(&source_files(root))?),
     };
     Ok(SourceId { tree, lock: lock_digest(root) })
+}
+
+/// When each source file was last written, by its path below the workspace in `root`.
+///
+/// A source id says whether the sources are others than before; with the time of a build this says which of them.
+pub fn source_times(root: &Utf8Path, env: &Env) -> BTreeMap<String, SystemTime> {
+    let changed = git_state(root, env).map(|state| state.changed).unwrap_or_default();
+    let files = source_files(root).into_values().chain(changed.into_values());
+    files
+        .filter_map(|file| {
+            let written = fs_err::symlink_metadata(&file).and_then(|metadata| metadata.modified()).ok()?;
+            Some((file.strip_prefix(root).ok()?.to_string(), written))
+        })
+        .collect()
 }
 
 fn lock_digest(root: &Utf8Path) -> Option<String> {

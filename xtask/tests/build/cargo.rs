@@ -31,6 +31,8 @@ fn compiler_errors_are_shown_as_cargo_shows_them() {
     project.write("src/main.rs", "fn main() { let x: u32 = \"one\"; }");
     let ran = project.run(&["build"]).fails(exit_code::BUILD);
     ran.says("error[E0308]: mismatched types").says(" --> src/main.rs:1:26").says("building `linked` for kind `k`");
+    ran.says("`linked` was not built for kind `k` (node-1, node-2)");
+    assert_eq!(project.published(), Vec::<String>::new());
 }
 
 #[test]
@@ -165,6 +167,35 @@ fn a_signal_ends_cargo_and_all_that_it_started() {
         }
         assert_eq!(project.published(), Vec::<String>::new());
     }
+}
+
+#[test]
+fn a_killed_tool_leaves_no_compiler_behind_and_the_next_build_works() {
+    let project = Project::linked();
+    let script = fs_err::read_to_string(project.root.join("build.rs")).unwrap();
+    let fifo = project.beside("fifo").join("alive");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    // The end of the fifo is the end of the build script and of what it started; it has a minute for that.
+    project.write(
+        "build.rs",
+        &format!(
+            "use std::io::Write as _;\nfn main() {{\n    \
+             let mut fifo = std::fs::OpenOptions::new().write(true).open({fifo:?}).unwrap();\n    \
+             let mut sleep = std::process::Command::new(\"sleep\").arg(\"60\").stdout(fifo.try_clone().unwrap()).spawn().unwrap();\n    \
+             fifo.write_all(b\"started\\n\").unwrap();\n    sleep.wait().unwrap();\n    \
+             fifo.write_all(b\"survived\\n\").unwrap();\n}}\n"
+        ),
+    );
+    let mut child = project.command(&["build"]).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(fs_err::File::open(&fifo).unwrap()).lines().map_while(Result::ok);
+    assert_eq!(lines.next().as_deref(), Some("started"));
+    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGKILL).unwrap();
+    child.wait().unwrap();
+    assert_eq!(lines.next(), None);
+    assert_eq!(project.published(), Vec::<String>::new());
+    project.write("build.rs", &script);
+    project.run(&["build"]).ok();
+    assert_eq!(project.published().len(), 4);
 }
 
 /// Whether a process is there and not merely waiting to be reaped by whoever inherited it.

@@ -149,6 +149,8 @@ fn without_a_build_what_is_old_is_said() {
     project.write("src/main.rs", &format!("{main}\n// edited\n"));
     let ran = project.run(&["launch", "--no-build"]).ok();
     ran.says("warning[build-old]").says("host `node-1`").says("since then changed source files");
+    ran.says("edited: `src/main.rs`").says("leave `--no-build` out");
+    assert!(ran.stdout.contains("rank 1: the answer is 42"), "{}", ran.stdout);
     assert!(!ran.stderr.contains("building"), "{}", ran.stderr);
 }
 
@@ -163,6 +165,12 @@ fn without_a_build_missing_and_edited_envelopes_are_refused_together() {
     fs_err::remove_file(project.envelope_file("node-2")).unwrap();
     let ran = project.run(&["launch", "--no-build"]).fails(exit_code::INTEGRITY);
     ran.says("error[envelope-missing]").says("self_sha256").says("host `node-1`");
+    // Both digests: the one that was sealed, and the one that the file has now.
+    let digests = |text: &str| {
+        let words = text.split(|c: char| !c.is_ascii_hexdigit()).filter(|word| word.len() == 64);
+        words.map(str::to_owned).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(digests(&ran.stderr).len(), 2, "{}", ran.stderr);
 }
 
 #[test]
@@ -179,8 +187,13 @@ fn a_swapped_binary_is_refused_with_both_digests() {
     fs_err::write(&binary, &bytes).unwrap();
     fs_err::set_permissions(&binary, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let ran = project.run(&["launch", "--no-build"]).fails(exit_code::INTEGRITY);
-    ran.says("error[program-changed]").says(&expected);
+    ran.says("error[program-changed]").says(&expected).says(&sha256(&bytes));
     project.run(&["launch"]).ok();
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    use sha2::Digest as _;
+    sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[test]

@@ -1,17 +1,22 @@
 //! `--no-build`: the envelopes that are there, and what of them is old.
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
+use std::time::SystemTime;
 
+use camino::Utf8Path;
 use torchlift::commands::run::read_envelopes;
 use torchlift::plan::Program;
 use torchlift_schema::{Envelope, Finding, Place, exit_code};
 
-use super::request::envelope_place;
 use crate::error::CommandError;
 use crate::execute::envelope_file;
 use crate::facts::Facts;
 use crate::plan::HostBuild;
-use crate::workspace::SourceId;
+use crate::workspace::{SourceId, source_times};
+
+/// Names of edited files that a warning has; who edited more knows it.
+const MOST_NAMED: usize = 3;
 
 /// The chosen hosts' envelopes, and a warning for each that a build now would write otherwise.
 ///
@@ -22,9 +27,10 @@ pub(super) fn read(facts: &Facts) -> Result<(BTreeMap<String, Envelope>, Vec<Fin
     let mut findings = Vec::new();
     let mut warnings = Vec::new();
     let mut code = exit_code::VERIFY;
+    let times = LazyCell::new(|| source_times(&facts.workspace.root, &facts.env));
     for host in &facts.plan.hosts {
         let file = envelope_file(&facts.workspace.root, &host.name);
-        let place = || envelope_place(&file, &host.name);
+        let place = || Place::file(file.as_str()).on(&host.name);
         if !file.exists() {
             let message = format!("host `{}` has no envelope", host.name);
             findings.push(Finding::error("envelope-missing", place(), message).remedy("leave `--no-build` out"));
@@ -48,7 +54,10 @@ pub(super) fn read(facts: &Facts) -> Result<(BTreeMap<String, Envelope>, Vec<Fin
                 });
                 match own {
                     Some(envelope) if envelope.host == host.name => {
-                        warnings.extend(old(&envelope, host, facts, place()));
+                        warnings.extend(
+                            old(&envelope, host, facts, || edited(&times, &file))
+                                .map(|words| finding(host, place(), &words)),
+                        );
                         envelopes.insert(host.name.clone(), envelope);
                     }
                     _ => {
@@ -67,12 +76,12 @@ pub(super) fn read(facts: &Facts) -> Result<(BTreeMap<String, Envelope>, Vec<Fin
     Err(CommandError::findings(code, summary, findings))
 }
 
-/// What makes an envelope another one than a build now would write.
-fn old(envelope: &Envelope, host: &HostBuild, facts: &Facts, place: Place) -> Option<Finding> {
+/// What makes an envelope another one than a build now would write, in words; none when nothing does.
+fn old(envelope: &Envelope, host: &HostBuild, facts: &Facts, edited: impl Fn() -> Option<String>) -> Option<String> {
     let mut words = Vec::new();
-    if let Some(now) = &facts.source {
-        words.extend(SourceId::parse(&envelope.artifact.source_id).difference(now));
-    }
+    let source = SourceId::parse(&envelope.artifact.source_id);
+    let now = facts.source.as_ref();
+    words.extend(now.into_iter().flat_map(|now| source.difference(now)));
     if envelope.artifact.build_key != host.build.as_str() {
         words.push("how it is built (target, profile, features, flags, compiler or libtorch)".to_owned());
     }
@@ -85,7 +94,28 @@ fn old(envelope: &Envelope, host: &HostBuild, facts: &Facts, place: Place) -> Op
     if envelope.cwd_subpath != host.cwd_subpath {
         words.push("the working folder".to_owned());
     }
-    let message = format!("host `{}` starts what was built before: since then changed {}", host.name, words.join(", "));
-    (!words.is_empty())
-        .then(|| Finding::warning("build-old", place, message).remedy("leave `--no-build` out to build it"))
+    if words.is_empty() {
+        return None;
+    }
+    let edited = now.filter(|now| source.has_other_sources(now)).and_then(|_| edited());
+    Some(format!("{}{}", words.join(", "), edited.map(|names| format!("; edited: {names}")).unwrap_or_default()))
+}
+
+/// The source files that were written after the envelope in `file`.
+fn edited(times: &BTreeMap<String, SystemTime>, file: &Utf8Path) -> Option<String> {
+    let built = fs_err::metadata(file).and_then(|metadata| metadata.modified()).ok()?;
+    let newer: Vec<String> =
+        times.iter().filter(|(_, written)| **written > built).map(|(name, _)| format!("`{name}`")).collect();
+    let named = newer.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
+    match newer.len() {
+        // A deleted file is not there to be named.
+        0 => None,
+        count if count > MOST_NAMED => Some(format!("{named} and {} more", count - MOST_NAMED)),
+        _ => Some(named),
+    }
+}
+
+fn finding(host: &HostBuild, place: Place, words: &str) -> Finding {
+    let message = format!("host `{}` starts what was built before: since then changed {words}", host.name);
+    Finding::warning("build-old", place, message).remedy("leave `--no-build` out to build it")
 }

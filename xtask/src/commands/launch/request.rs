@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use torchlift::clock;
 use torchlift::plan::{Device, HostRequest, Program, RunRequest, run_id};
-use torchlift_schema::{Artifact, Envelope, Finding, LibtorchRecord, PerHostEnvelope, Place, exit_code};
+use torchlift_schema::{Artifact, Envelope, Finding, exit_code};
 
 use super::{LaunchArgs, cards};
 use crate::cluster::{self, Host, Slots};
 use crate::commands::Context;
 use crate::error::CommandError;
 use crate::facts::Facts;
-use crate::plan::BuildPlan;
+use crate::plan::{BuildPlan, HostBuild};
 
 /// The default of `--runs`: below the workspace, wherever in it the command is given.
 const RUNS: &str = ".torchlift/runs";
@@ -120,26 +120,10 @@ fn slots(host: &Host, envelope: &Envelope) -> Result<u32, Box<Finding>> {
 
 /// What a build would write, as far as it is known before: for a dry run. Sizes and digests are not.
 pub(super) fn planned_envelopes(plan: &BuildPlan) -> BTreeMap<String, Envelope> {
-    let mut envelopes = BTreeMap::new();
-    for host in &plan.hosts {
-        let Some(build) = plan.build_of(host) else { continue };
-        let run = PerHostEnvelope {
-            bin: host.bin.clone(),
-            ld_library_path: host.ld_library_path.clone(),
-            cwd_subpath: host.cwd_subpath.clone(),
-        };
+    let planned = |host: &HostBuild| {
+        let build = plan.build_of(host)?;
         let artifact = Artifact::new(&build.target, 0, "", build.key.as_str(), "");
-        let mut envelope = Envelope::new(&host.name, run, artifact);
-        envelope.kind = host.kind.clone();
-        envelope.libtorch = host.libtorch.as_ref().map(|libtorch| {
-            LibtorchRecord::new(libtorch.variant.clone(), &libtorch.version, libtorch.accelerator.clone())
-        });
-        envelopes.insert(host.name.clone(), envelope);
-    }
-    envelopes
-}
-
-/// A place for a finding about a host's envelope.
-pub(super) fn envelope_place(file: &camino::Utf8Path, host: &str) -> Place {
-    Place::file(file.as_str()).on(host)
+        Some((host.name.clone(), host.envelope(artifact)))
+    };
+    plan.hosts.iter().filter_map(planned).collect()
 }

@@ -1,0 +1,49 @@
+//! Ends cargo and its compilers when this program is killed and cannot do so itself.
+//!
+//! A shell waits for the end of a pipe that only this program writes to. A word on it means that all is well; its end
+//! without a word means that the writer is gone. Must be let go before cargo is waited for: the group's id is taken
+//! until then, and the shell can hit nobody else.
+
+use std::io::{self, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+
+/// `$1` is the process group. The group's members may be gone by themselves, which is no matter.
+const SCRIPT: &str = "read -r word || kill -s KILL -- \"-$1\" 2>/dev/null";
+
+/// Watches over one process group.
+#[derive(Debug)]
+pub(super) struct Watchdog {
+    shell: Child,
+}
+
+impl Watchdog {
+    /// Begins to watch over the group that `leader` leads.
+    ///
+    /// # Errors
+    /// When no shell can be started.
+    pub(super) fn over(leader: &Child) -> io::Result<Self> {
+        let shell = Command::new("/bin/sh")
+            .args(["-c", SCRIPT, "sh"])
+            .arg(leader.id().to_string())
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            // Ctrl-C on a terminal is for this program, which then ends cargo in good order.
+            .process_group(0)
+            .spawn()?;
+        Ok(Self { shell })
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        if let Some(mut pipe) = self.shell.stdin.take() {
+            // A shell that someone killed reads nothing; there is nothing to tell it then.
+            let _ = pipe.write_all(b"done\n");
+        }
+        let _ = self.shell.wait();
+    }
+}

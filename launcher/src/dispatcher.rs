@@ -23,7 +23,7 @@ use crate::clock::{Clock, Moment};
 use crate::event::{End, Event, HostIndex, Observer, Outcome, Rank};
 use crate::plan::{LaunchPlan, RankPlan};
 use crate::process::handle::{GuardError, Household};
-use crate::process::limit::{self, Ahead};
+use crate::process::limit;
 use crate::process::message::{Report, Request, end_of};
 use crate::process::signal::Signals;
 use crate::process::spawn::Command;
@@ -90,22 +90,6 @@ fn system(step: &'static str) -> impl FnOnce(Errno) -> DispatchError {
     move |source| DispatchError::System { step, source }
 }
 
-/// Raises this process's soft limit of open files to what the plan needs, an observer's log files included. To be called before
-/// those are opened; ranks get the limit that this process began with.
-///
-/// # Errors
-/// [`DispatchError::TooFewFiles`] when the hard limit is below that.
-pub fn make_room(plan: &LaunchPlan) -> Result<(), DispatchError> {
-    room(plan, Ahead::PipesAndLogs).map(drop)
-}
-
-fn room(plan: &LaunchPlan, ahead: Ahead) -> Result<u64, DispatchError> {
-    let ranks = plan.world_size();
-    limit::make_room(plan.hosts.len(), ranks, ahead)
-        .map_err(system("read or raise the limit of open files"))?
-        .map_err(|limit::TooFewFiles { needed, hard }| DispatchError::TooFewFiles { ranks, needed, hard })
-}
-
 /// Runs a plan to its end. Everything that happens is told to `observer`, in order, from this thread.
 ///
 /// Nothing of the run is alive when this returns. INT, TERM, HUP and QUIT of this process are answered meanwhile; after
@@ -114,7 +98,10 @@ fn room(plan: &LaunchPlan, ahead: Ahead) -> Result<u64, DispatchError> {
 /// # Errors
 /// When the run cannot begin, or the system fails it midway: see [`DispatchError`].
 pub fn run(plan: &LaunchPlan, observer: &mut dyn Observer) -> Result<Outcome, DispatchError> {
-    let open_files = room(plan, Ahead::Pipes)?;
+    let ranks = plan.world_size();
+    let open_files = limit::make_room(plan.hosts.len(), ranks)
+        .map_err(system("read or raise the limit of open files"))?
+        .map_err(|limit::TooFewFiles { needed, hard }| DispatchError::TooFewFiles { ranks, needed, hard })?;
     // Held until this function returns.
     let reservation = match plan.master_port {
         Some(port) => port::check_free(port).map(|()| None)?,

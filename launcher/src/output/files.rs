@@ -1,7 +1,8 @@
 //! Per-rank files: every byte that a rank wrote, in its order, and nothing else.
 //!
-//! Owns `<run dir>/attempt-<n>/<rank>/{stdout,stderr}.log`. A file that cannot be written loses its bytes and says so
-//! once; the ranks go on.
+//! Owns `<run dir>/attempt-<n>/<rank>/{stdout,stderr}.log`. A file is made with its first byte: most ranks write to one stream
+//! only, and two empty files a rank would double what a short run costs. A file that cannot be written loses its bytes and
+//! says so once; the ranks go on.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -12,9 +13,7 @@ use fs_err::{File, OpenOptions};
 use crate::clock::Moment;
 use crate::event::{Event, Observer, Rank, Stream};
 use crate::plan::LaunchPlan;
-
-/// Files that are open at once: a run of many ranks must not use up the process's descriptors, of which pipes need most.
-const OPEN_LIMIT: usize = 128;
+use crate::process::limit::LOG_FILES;
 
 /// The name of a stream's file in a rank's folder.
 pub fn file_name(stream: Stream) -> &'static str {
@@ -41,26 +40,22 @@ struct Open {
 }
 
 impl LogFiles {
-    /// Makes the folder of each rank, with two empty files in it.
+    /// Makes the folder of each rank, which the rank itself may write to as well.
     ///
     /// # Errors
-    /// When a folder or a file cannot be made; nothing has been started then.
+    /// When a folder cannot be made; nothing has been started then.
     pub fn create(plan: &LaunchPlan, attempt: u32) -> io::Result<Self> {
         let folders: Vec<PathBuf> = (0..plan.world_size()).map(|rank| plan.rank_dir(Rank(rank), attempt)).collect();
         if let Some(parent) = folders.first().and_then(|folder| folder.parent()) {
             fs_err::create_dir_all(parent)?;
         }
-        let mut files = Self { folders, open: BTreeMap::new(), uses: 0, lost: 0, trouble: None };
-        for rank in (0..plan.world_size()).map(Rank) {
-            fs_err::create_dir(&files.folders[rank.0 as usize])?;
-            for stream in [Stream::Stdout, Stream::Stderr] {
-                files.file(rank, stream)?;
-            }
+        for folder in &folders {
+            fs_err::create_dir(folder)?;
         }
-        Ok(files)
+        Ok(Self { folders, open: BTreeMap::new(), uses: 0, lost: 0, trouble: None })
     }
 
-    /// Where a stream's bytes lie.
+    /// Where a stream's bytes lie, once there are any.
     pub fn path(&self, rank: Rank, stream: Stream) -> PathBuf {
         self.folders[rank.0 as usize].join(file_name(stream))
     }
@@ -106,7 +101,7 @@ impl LogFiles {
         self.uses += 1;
         let key = (rank, stream);
         if !self.open.contains_key(&key) {
-            if self.open.len() >= OPEN_LIMIT
+            if self.open.len() >= LOG_FILES
                 && let Some(oldest) = self.open.iter().min_by_key(|(_, open)| open.last_use).map(|(key, _)| *key)
             {
                 self.open.remove(&oldest);

@@ -1,16 +1,16 @@
 //! How many files this process may have open.
 //!
-//! A rank costs the launcher two pipe ends, and two log files of whoever observes; a soft limit of 1024 is soon used up.
+//! A rank costs the launcher two pipe ends; a soft limit of 1024 is soon used up.
 //! The launcher raises its own soft limit; ranks get the original one, because programs that use `select` or close every
 //! descriptor up to the limit depend on it.
-
-use std::sync::OnceLock;
 
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 
 /// Open files that one rank costs the launcher: the read ends of its pipes.
 const PIPES: u64 = 2;
-/// Open files that one rank costs whoever observes: its log files.
+/// Log files that whoever observes a run keeps open, at most: room for them is made with the rest.
+pub(crate) const LOG_FILES: usize = 128;
+/// Log files that one rank may have.
 const LOGS: u64 = 2;
 /// Open files that one host costs: its guard's socket and its pidfd.
 const PER_HOST: u64 = 2;
@@ -26,33 +26,23 @@ pub(crate) struct TooFewFiles {
     pub(crate) hard: u64,
 }
 
-/// The soft limit that this process began with.
-static ORIGINAL: OnceLock<u64> = OnceLock::new();
-
-/// What is still to be opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ahead {
-    /// The ranks' pipes and log files.
-    PipesAndLogs,
-    /// The ranks' pipes; who wants log files has them open.
-    Pipes,
-}
-
-/// Makes sure that this many hosts and ranks fit; gives the soft limit that this process began with.
-pub(crate) fn make_room(hosts: usize, ranks: u32, ahead: Ahead) -> nix::Result<Result<u64, TooFewFiles>> {
+/// Makes sure that this many hosts and ranks fit; gives the soft limit as it was before.
+pub(crate) fn make_room(hosts: usize, ranks: u32) -> nix::Result<Result<u64, TooFewFiles>> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    let original = *ORIGINAL.get_or_init(|| soft);
-    let per_rank = if ahead == Ahead::Pipes { PIPES } else { PIPES + LOGS };
-    let needed = open_now() + per_rank * u64::from(ranks) + PER_HOST * hosts as u64 + RESERVE;
+    let needed = open_now() + for_ranks(u64::from(ranks)) + PER_HOST * hosts as u64 + RESERVE;
     match plan(needed, soft, hard) {
         Err(too_few) => Ok(Err(too_few)),
         Ok(wanted) => {
             if wanted > soft {
                 setrlimit(Resource::RLIMIT_NOFILE, wanted, hard)?;
             }
-            Ok(Ok(original))
+            Ok(Ok(soft))
         }
     }
+}
+
+fn for_ranks(ranks: u64) -> u64 {
+    PIPES * ranks + (LOGS * ranks).min(LOG_FILES as u64)
 }
 
 /// The soft limit to have.
@@ -72,6 +62,12 @@ mod tests {
     fn the_soft_limit_rises_to_what_is_needed_and_never_falls() {
         assert_eq!(plan(500, 256, 4096), Ok(500));
         assert_eq!(plan(100, 256, 4096), Ok(256));
+    }
+
+    #[test]
+    fn many_ranks_need_no_more_log_files_than_are_kept_open() {
+        assert_eq!(for_ranks(3), 12);
+        assert_eq!(for_ranks(1000), 2128);
     }
 
     #[test]

@@ -15,6 +15,22 @@ fn a_grandchild_that_holds_a_pipe_does_not_hold_the_run() {
 }
 
 #[test]
+fn a_silent_rank_leaves_no_log_and_can_write_its_error_file() {
+    let mut run = ranks(2).start(r#"[ "$RANK" = 1 ] && echo said; echo '{}' >"$TORCHELASTIC_ERROR_FILE""#);
+    let ended = run.end_with_nothing_left();
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let files = |rank| {
+        let folder = run.stdout_path(rank).parent().unwrap().to_owned();
+        let names = fs_err::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        names
+    };
+    assert_eq!(files(0), ["error.json"]);
+    assert_eq!(files(1), ["error.json", "stdout.log"]);
+}
+
+#[test]
 fn what_a_rank_writes_last_is_kept_even_when_it_fails() {
     // More than a pipe holds, so that the end comes while bytes are still on their way.
     let mut run = ranks(2).start("head -c 1000000 /dev/zero; exit 3");

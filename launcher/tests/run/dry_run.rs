@@ -85,7 +85,7 @@ fn variables(bytes: &[u8]) -> BTreeMap<String, String> {
 fn what_is_passed_on_is_in_no_file_of_a_run() {
     let stage = Stage::new();
     stage.write("expected", SECRET, 0o644);
-    let script = r#"[ "$API_KEY" = "$(cat expected)" ]"#;
+    let script = r#"echo out; echo err >&2; [ "$API_KEY" = "$(cat expected)" ]"#;
     let seen = seen(stage.command().envs([("API_KEY", SECRET), ("NOT_NAMED", SECRET)]).args([
         "run",
         "--nproc",

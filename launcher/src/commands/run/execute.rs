@@ -103,10 +103,6 @@ fn unwritable(error: io::Error) -> CommandError {
 
 fn run(planned: &Planned, options: RunOptions) -> Result<u8, CommandError> {
     let plan = &planned.plan;
-    dispatcher::make_room(plan).map_err(|error| {
-        remove(&plan.run_dir);
-        not_dispatched(error, "the run was not started".to_owned())
-    })?;
     let mut watchers = Watchers::create(planned, options, START, clock::wall()).map_err(|error| {
         remove(&plan.run_dir);
         unwritable(error)

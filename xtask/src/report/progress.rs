@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::cargo::{CargoEvent, Watcher};
 use crate::plan::Build;
 
-/// Milliseconds between two draws; cargo itself draws no more often.
+/// Cargo itself draws no more often.
 const DRAWS_PER_SECOND: u8 = 10;
 
 /// The progress of one build.

@@ -67,7 +67,8 @@ impl WorkspaceFacts {
     /// # Errors
     /// When there is none, or cargo cannot make sense of it; cargo's own words are the cause.
     pub fn read(cargo: &OsStr, env: &Env, cwd: &Utf8Path, manifest: Option<&Utf8Path>) -> Result<Self, CommandError> {
-        let folder = manifest.and_then(Utf8Path::parent).unwrap_or(cwd);
+        // In a folder that is not there nothing can be started; from here cargo says that the manifest is missing.
+        let folder = manifest.and_then(Utf8Path::parent).filter(|folder| folder.is_dir()).unwrap_or(cwd);
         let failed = || {
             let place = manifest.map_or_else(|| format!("at or above `{cwd}`"), |file| format!("for `{file}`"));
             CommandError::new(exit_code::BUILD, format!("no cargo workspace can be read {place}"))

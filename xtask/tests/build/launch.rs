@@ -148,7 +148,7 @@ fn without_a_build_what_is_old_is_said() {
     let main = fs_err::read_to_string(project.root.join("src/main.rs")).unwrap();
     project.write("src/main.rs", &format!("{main}\n// edited\n"));
     let ran = project.run(&["launch", "--no-build"]).ok();
-    ran.says("warning[build-old]").says("host `node-1`").says("since then changed source files");
+    ran.says("warning[build-old]").says("host `node-1`").says("changed since: source files");
     ran.says("edited: `src/main.rs`").says("leave `--no-build` out");
     assert!(ran.stdout.contains("rank 1: the answer is 42"), "{}", ran.stdout);
     assert!(!ran.stderr.contains("building"), "{}", ran.stderr);

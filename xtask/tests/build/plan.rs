@@ -156,6 +156,9 @@ fn outside_of_a_workspace_the_error_is_cargos_own() {
     let project = Project::linked();
     fs_err::remove_file(project.root.join("Cargo.toml")).unwrap();
     project.run(&["build"]).fails(exit_code::BUILD).says("Cargo.toml").says("--manifest-path");
+    let ran = project.run(&["build", "--manifest-path", "nirgendwo/Cargo.toml"]).fails(exit_code::BUILD);
+    ran.says("nirgendwo/Cargo.toml").says("does not exist");
+    assert!(!ran.stderr.contains("an installed cargo"), "{}", ran.stderr);
 }
 
 #[test]

@@ -102,10 +102,12 @@ fn old(envelope: &Envelope, host: &HostBuild, facts: &Facts, edited: impl Fn() -
 }
 
 /// The source files that were written after the envelope in `file`.
+///
+/// Clocks of file systems tick every few milliseconds: an edit right after a build may have the envelope's own time.
 fn edited(times: &BTreeMap<String, SystemTime>, file: &Utf8Path) -> Option<String> {
     let built = fs_err::metadata(file).and_then(|metadata| metadata.modified()).ok()?;
     let newer: Vec<String> =
-        times.iter().filter(|(_, written)| **written > built).map(|(name, _)| format!("`{name}`")).collect();
+        times.iter().filter(|(_, written)| **written >= built).map(|(name, _)| format!("`{name}`")).collect();
     let named = newer.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
     match newer.len() {
         // A deleted file is not there to be named.
@@ -116,6 +118,6 @@ fn edited(times: &BTreeMap<String, SystemTime>, file: &Utf8Path) -> Option<Strin
 }
 
 fn finding(host: &HostBuild, place: Place, words: &str) -> Finding {
-    let message = format!("host `{}` starts what was built before: since then changed {words}", host.name);
+    let message = format!("host `{}` starts what was built before; changed since: {words}", host.name);
     Finding::warning("build-old", place, message).remedy("leave `--no-build` out to build it")
 }

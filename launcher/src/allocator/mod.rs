@@ -14,9 +14,10 @@ use nix::fcntl::OFlag;
 use nix::unistd::pipe2;
 
 use crate::event::{Rank, StartStep};
+use crate::process::channel::LETTER_MAX;
 use crate::process::handle::{Guard, GuardError};
 use crate::process::message::{Report, Request};
-use crate::process::spawn::Command;
+use crate::process::spawn::{self, Command};
 
 pub use holder::Holder;
 
@@ -119,7 +120,7 @@ impl Allocator {
                         }
                     }
                 }
-                other => self.guard.send(other, &[]),
+                other => self.guard.send(other, &[], &[]),
             };
             match sent {
                 Ok(()) => drop(self.queue.pop_front()),
@@ -131,11 +132,17 @@ impl Allocator {
     }
 
     fn hand_over(&self, request: Request, rank: Rank, command: &dyn Fn(Rank) -> Command) -> nix::Result<Pipes> {
-        let memfd =
-            command(rank).to_memfd().map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
+        let refused = |error: std::io::Error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
+        let bytes = command(rank).to_bytes().map_err(refused)?;
         let (stdout, stdout_write) = pipe2(OFlag::O_CLOEXEC)?;
         let (stderr, stderr_write) = pipe2(OFlag::O_CLOEXEC)?;
-        self.guard.send(request, &[memfd.as_fd(), stdout_write.as_fd(), stderr_write.as_fd()])?;
+        let pipes = [stdout_write.as_fd(), stderr_write.as_fd()];
+        if bytes.len() <= LETTER_MAX {
+            self.guard.send(request, &bytes, &pipes)?;
+        } else {
+            let memfd = spawn::to_memfd(&bytes).map_err(refused)?;
+            self.guard.send(request, &[], &[memfd.as_fd(), pipes[0], pipes[1]])?;
+        }
         Ok(Pipes { rank, stdout, stderr })
     }
 

@@ -1,6 +1,6 @@
 //! One end of the SOCK_SEQPACKET pair between a launcher and its guard.
 //!
-//! A frame is received whole or not at all, and descriptors arrive with the frame that they belong to.
+//! A frame is received whole or not at all, and its letter (a few bytes of any content) and descriptors arrive with it.
 //! Every descriptor that comes in is CLOEXEC from the start, so that no rank ever inherits one.
 
 use std::io::{IoSlice, IoSliceMut};
@@ -16,6 +16,10 @@ use super::message::Frame;
 /// Descriptors that travel with one frame, at most: a command and two pipes.
 const MAX_DESCRIPTORS: usize = 3;
 
+/// Bytes of a letter, at most. With the kernel's own part a full message stays within a page, and a window of them within the
+/// socket's buffer of 208 KiB.
+pub(crate) const LETTER_MAX: usize = 3072;
+
 /// One end.
 #[derive(Debug)]
 pub(crate) struct Channel(OwnedFd);
@@ -23,8 +27,8 @@ pub(crate) struct Channel(OwnedFd);
 /// What a look at the channel gave.
 #[derive(Debug)]
 pub(crate) enum Received {
-    /// A frame with its descriptors.
-    Frame(Frame, Vec<OwnedFd>),
+    /// A frame with its letter and its descriptors.
+    Frame(Frame, Vec<u8>, Vec<OwnedFd>),
     /// Nothing is there now.
     Nothing,
     /// The other end is closed.
@@ -43,8 +47,11 @@ impl Channel {
         Self(fd)
     }
 
-    /// Sends a frame. Blocks unless `flags` says otherwise; never raises SIGPIPE.
-    pub(crate) fn send(&self, frame: Frame, fds: &[BorrowedFd<'_>], flags: MsgFlags) -> nix::Result<()> {
+    /// Sends a frame with a letter of at most [`LETTER_MAX`] bytes. Blocks unless `flags` says otherwise; never raises SIGPIPE.
+    pub(crate) fn send(&self, frame: Frame, letter: &[u8], fds: &[BorrowedFd<'_>], flags: MsgFlags) -> nix::Result<()> {
+        if letter.len() > LETTER_MAX {
+            return Err(Errno::EMSGSIZE);
+        }
         let bytes = bytes_of(frame);
         let raw: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
         let rights = [ControlMessage::ScmRights(&raw)];
@@ -52,7 +59,7 @@ impl Channel {
         loop {
             match sendmsg::<()>(
                 self.0.as_raw_fd(),
-                &[IoSlice::new(&bytes)],
+                &[IoSlice::new(&bytes), IoSlice::new(letter)],
                 control,
                 flags | MsgFlags::MSG_NOSIGNAL,
                 None,
@@ -68,10 +75,11 @@ impl Channel {
     #[expect(unsafe_code, reason = "descriptors arrive as bare numbers")]
     pub(crate) fn receive(&self) -> nix::Result<Received> {
         let mut bytes = [0_u8; size_of::<Frame>()];
+        let mut letter = [0_u8; LETTER_MAX];
         let mut space = nix::cmsg_space!([RawFd; MAX_DESCRIPTORS]);
         let mut fds = Vec::new();
         let length = loop {
-            let mut slices = [IoSliceMut::new(&mut bytes)];
+            let mut slices = [IoSliceMut::new(&mut bytes), IoSliceMut::new(&mut letter)];
             let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
             match recvmsg::<()>(self.0.as_raw_fd(), &mut slices, Some(&mut space), flags) {
                 Ok(message) => {
@@ -94,7 +102,7 @@ impl Channel {
             // No frame is empty or short: this is the end of file.
             return Ok(Received::Closed);
         }
-        Ok(Received::Frame(frame_of(bytes), fds))
+        Ok(Received::Frame(frame_of(bytes), letter[..length - bytes.len()].to_vec(), fds))
     }
 }
 
@@ -129,13 +137,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_arrives_with_its_descriptors() {
+    fn a_frame_arrives_with_its_letter_and_descriptors() {
         let (left, right) = Channel::pair().unwrap();
         let (read, write) = std::io::pipe().unwrap();
-        left.send([1, 2, 3, 4], &[write.as_fd()], MsgFlags::empty()).unwrap();
+        left.send([1, 2, 3, 4], b"a letter", &[write.as_fd()], MsgFlags::empty()).unwrap();
         drop(write);
-        let Received::Frame(frame, mut fds) = right.receive().unwrap() else { panic!("no frame") };
-        assert_eq!(frame, [1, 2, 3, 4]);
+        let Received::Frame(frame, letter, mut fds) = right.receive().unwrap() else { panic!("no frame") };
+        assert_eq!((frame, letter.as_slice()), ([1, 2, 3, 4], b"a letter".as_slice()));
         assert_eq!(fds.len(), 1);
         let mut write = std::fs::File::from(fds.remove(0));
         write.write_all(b"through").unwrap();
@@ -146,13 +154,24 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_letter_arrives_whole_and_a_longer_one_is_refused() {
+        let (left, right) = Channel::pair().unwrap();
+        let longest: Vec<u8> = (0..LETTER_MAX).map(|index| index as u8).collect();
+        left.send([1; 4], &longest, &[], MsgFlags::empty()).unwrap();
+        let Received::Frame(_, letter, _) = right.receive().unwrap() else { panic!("no frame") };
+        assert_eq!(letter, longest);
+        let longer = vec![0; LETTER_MAX + 1];
+        assert_eq!(left.send([1; 4], &longer, &[], MsgFlags::empty()), Err(Errno::EMSGSIZE));
+    }
+
+    #[test]
     fn an_empty_channel_and_a_closed_one_are_told_apart() {
         let (left, right) = Channel::pair().unwrap();
         assert!(matches!(right.receive().unwrap(), Received::Nothing));
-        left.send([7; 4], &[], MsgFlags::empty()).unwrap();
+        left.send([7; 4], b"", &[], MsgFlags::empty()).unwrap();
         drop(left);
-        assert!(matches!(right.receive().unwrap(), Received::Frame([7, 7, 7, 7], _)));
+        assert!(matches!(right.receive().unwrap(), Received::Frame([7, 7, 7, 7], ..)));
         assert!(matches!(right.receive().unwrap(), Received::Closed));
-        assert_eq!(right.send([0; 4], &[], MsgFlags::empty()), Err(Errno::EPIPE));
+        assert_eq!(right.send([0; 4], b"", &[], MsgFlags::empty()), Err(Errno::EPIPE));
     }
 }

@@ -142,8 +142,8 @@ impl Guard {
 
     fn take_request(&mut self) {
         match self.channel.receive() {
-            Ok(Received::Frame(frame, fds)) => match Request::decode(frame) {
-                Some(Request::Spawn { rank }) => self.spawn(rank, fds),
+            Ok(Received::Frame(frame, letter, fds)) => match Request::decode(frame) {
+                Some(Request::Spawn { rank }) => self.spawn(rank, letter, fds),
                 Some(Request::SignalRanks { signal }) => self.signal_ranks(signal),
                 Some(Request::SignalAll { signal }) => {
                     tree::signal_descendants(signal, |_| true);
@@ -162,8 +162,8 @@ impl Guard {
         }
     }
 
-    fn spawn(&mut self, rank: u32, fds: Vec<OwnedFd>) {
-        match self.try_spawn(fds) {
+    fn spawn(&mut self, rank: u32, letter: Vec<u8>, fds: Vec<OwnedFd>) {
+        match self.try_spawn(letter, fds) {
             Ok(pid) => {
                 self.alive.insert(pid, rank);
                 self.is_occupied = true;
@@ -175,15 +175,20 @@ impl Guard {
         }
     }
 
-    fn try_spawn(&mut self, fds: Vec<OwnedFd>) -> Result<i32, SpawnFailure> {
+    fn try_spawn(&mut self, letter: Vec<u8>, mut fds: Vec<OwnedFd>) -> Result<i32, SpawnFailure> {
         let fork = |errno| SpawnFailure { step: StartStep::Fork, errno };
         if self.is_killing {
             return Err(fork(Errno::ECANCELED));
         }
-        // Fewer than three arrive when this process has no room for them.
-        let [memfd, stdout, stderr] = <[OwnedFd; 3]>::try_from(fds).map_err(|_| fork(Errno::EMFILE))?;
-        let image =
-            Image::read(memfd).map_err(|error| fork(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)))?;
+        let image = if letter.is_empty() {
+            // Descriptors are missing when this process has no room for them.
+            let memfd = if fds.is_empty() { Err(fork(Errno::EMFILE)) } else { Ok(fds.remove(0)) };
+            Image::read(memfd?)
+        } else {
+            Image::parse(letter)
+        };
+        let image = image.map_err(|error| fork(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)))?;
+        let [stdout, stderr] = <[OwnedFd; 2]>::try_from(fds).map_err(|_| fork(Errno::EMFILE))?;
         self.spawner.spawn(&image, &stdout, &stderr)
     }
 
@@ -226,7 +231,7 @@ impl Guard {
 
     fn report(&mut self, report: Report) {
         // Blocks when the launcher is slow, for instance stopped; fails only when it is gone.
-        if !self.is_alone && self.channel.send(report.encode(), &[], MsgFlags::empty()).is_err() {
+        if !self.is_alone && self.channel.send(report.encode(), &[], &[], MsgFlags::empty()).is_err() {
             self.is_alone = true;
         }
     }

@@ -79,15 +79,15 @@ impl Guard {
     }
 
     /// Sends a request without waiting; `EAGAIN` and `ETOOMANYREFS` mean later, anything else that it is gone.
-    pub(crate) fn send(&self, request: Request, fds: &[BorrowedFd<'_>]) -> nix::Result<()> {
+    pub(crate) fn send(&self, request: Request, letter: &[u8], fds: &[BorrowedFd<'_>]) -> nix::Result<()> {
         let channel = self.channel.as_ref().ok_or(Errno::EPIPE)?;
-        channel.send(request.encode(), fds, MsgFlags::MSG_DONTWAIT)
+        channel.send(request.encode(), letter, fds, MsgFlags::MSG_DONTWAIT)
     }
 
     /// The next report: `Ok(None)` when there is none now, an error when the guard is gone.
     pub(crate) fn receive(&self) -> nix::Result<Option<Report>> {
         match self.channel.as_ref().ok_or(Errno::EPIPE)?.receive()? {
-            Received::Frame(frame, _) => Report::decode(frame).map(Some).ok_or(Errno::EPROTO),
+            Received::Frame(frame, ..) => Report::decode(frame).map(Some).ok_or(Errno::EPROTO),
             Received::Nothing => Ok(None),
             Received::Closed => Err(Errno::EPIPE),
         }

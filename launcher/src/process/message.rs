@@ -1,7 +1,7 @@
 //! What the launcher and its guard say to each other.
 //!
 //! Both are the same file on disk, so frames carry no version: four words in the machine's own order.
-//! What does not fit (a rank's command, its pipes) travels beside the frame as file descriptors.
+//! What does not fit travels beside the frame: a rank's command as a letter or a memfd, its pipes as file descriptors.
 
 use nix::libc;
 
@@ -13,7 +13,7 @@ pub(crate) type Frame = [u32; 4];
 /// From the launcher to the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// Start this rank; a memfd with its command and the write ends of its two pipes come along.
+    /// Start this rank. The write ends of its two pipes come along, and its command: as the letter, or in a memfd before them.
     Spawn {
         /// The rank's number, given back in reports.
         rank: u32,

@@ -1,6 +1,7 @@
 //! Starting one rank from the guard.
 //!
-//! A rank's command reaches the guard as a memfd (`Command::to_memfd`): an environment may be 2 MB, a message may not.
+//! A rank's command reaches the guard as bytes (`Command::to_bytes`): most fit into a message, but an environment may be 2 MB, and
+//! such a one goes through a memfd.
 //! The guard starts it by `clone(CLONE_VM | CLONE_VFORK)`, as `posix_spawn` does: nothing is copied, and the failure of a step
 //! comes back in shared memory with its `errno`. `posix_spawn` itself cannot set the parent-death signal.
 
@@ -58,8 +59,8 @@ pub(crate) struct SpawnFailure {
 }
 
 impl Command {
-    /// Writes the command into a memfd. A NUL inside a string is `EINVAL`.
-    pub(crate) fn to_memfd(&self) -> io::Result<OwnedFd> {
+    /// The command as bytes. A NUL inside a string is `EINVAL`.
+    pub(crate) fn to_bytes(&self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         bytes.extend(self.open_files.to_ne_bytes());
         bytes.extend((self.args.len() as u64).to_ne_bytes());
@@ -72,10 +73,15 @@ impl Command {
         for (name, value) in &self.env {
             push(&mut bytes, &[name, OsStr::new("="), value])?;
         }
-        let mut file = File::from(memfd_create(c"torchlift-rank", MFdFlags::MFD_CLOEXEC)?);
-        file.write_all(&bytes)?;
-        Ok(file.into())
+        Ok(bytes)
     }
+}
+
+/// Puts a command's bytes, which may be more than a message can have, into a memfd.
+pub(crate) fn to_memfd(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let mut file = File::from(memfd_create(c"torchlift-rank", MFdFlags::MFD_CLOEXEC)?);
+    file.write_all(bytes)?;
+    Ok(file.into())
 }
 
 fn push(bytes: &mut Vec<u8>, parts: &[&OsStr]) -> io::Result<()> {
@@ -90,16 +96,21 @@ fn push(bytes: &mut Vec<u8>, parts: &[&OsStr]) -> io::Result<()> {
 }
 
 impl Image {
-    /// Reads what [`Command::to_memfd`] wrote.
+    /// Reads what [`to_memfd`] wrote.
     pub(crate) fn read(memfd: OwnedFd) -> io::Result<Self> {
         let file = File::from(memfd);
         // Its length is known, so that one read does; this is done once a rank.
         let mut bytes = vec![0; file.metadata()?.len() as usize];
         file.read_exact_at(&mut bytes, 0)?;
-        Self::parse(bytes).ok_or_else(|| Errno::EINVAL.into())
+        Self::parse(bytes)
     }
 
-    fn parse(bytes: Vec<u8>) -> Option<Self> {
+    /// Takes apart what [`Command::to_bytes`] gave.
+    pub(crate) fn parse(bytes: Vec<u8>) -> io::Result<Self> {
+        Self::take_apart(bytes).ok_or_else(|| Errno::EINVAL.into())
+    }
+
+    fn take_apart(bytes: Vec<u8>) -> Option<Self> {
         let mut at = 0;
         let mut number = || {
             let word = bytes.get(at..at + 8)?;

@@ -39,6 +39,24 @@ for fd in sorted(os.listdir("/proc/self/fd"), key=int):
 }
 
 #[test]
+fn an_environment_of_any_size_arrives() {
+    for (count, length) in [(1, 10), (1, 100_000), (16, 100_000)] {
+        let setup = ranks(2);
+        let mut command = setup.command(r#"echo ${#BIG_1} ${#BIG_LAST}"#);
+        for index in 1..=count {
+            command.env(format!("BIG_{index}"), "x".repeat(length));
+        }
+        command.env("BIG_LAST", "y".repeat(length));
+        let mut run = setup.spawn(command);
+        let ended = run.end_with_nothing_left();
+        assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+        for rank in 0..2 {
+            assert_eq!(run.stdout(rank), format!("{length} {length}\n"));
+        }
+    }
+}
+
+#[test]
 fn a_rank_begins_with_no_signal_blocked_or_ignored() {
     let script = "exec grep -E '^Sig(Blk|Ign)' /proc/self/status";
     let mut run = started_by(ranks(2), "trap '' HUP QUIT PIPE USR1", script);

@@ -6,7 +6,7 @@
 //! When you change this:
 //! - in one turn guards come before output and output before signals, so that a failure that came first is the verdict;
 //! - nothing may block but the wait itself and the observer;
-//! - every way out of [`run`] drops the allocators, which is what leaves nothing of the run alive;
+//! - every way out of [`Prepared::run`] drops the allocators, which is what leaves nothing of the run alive;
 //! - what can happen is an `Input` of `state` and what can be done is an `Action`: extend those first.
 
 mod pipes;
@@ -21,7 +21,7 @@ use crate::allocator::Allocator;
 use crate::allocator::port::{self, PortError, Reservation};
 use crate::clock::{Clock, Moment};
 use crate::event::{End, Event, HostIndex, Observer, Outcome, Rank};
-use crate::plan::{LaunchPlan, RankPlan};
+use crate::plan::{HostPlan, LaunchPlan, RankPlan};
 use crate::process::handle::{GuardError, Household};
 use crate::process::limit;
 use crate::process::message::{Report, Request, end_of};
@@ -90,19 +90,30 @@ fn system(step: &'static str) -> impl FnOnce(Errno) -> DispatchError {
     move |source| DispatchError::System { step, source }
 }
 
-/// Runs a plan to its end. Everything that happens is told to `observer`, in order, from this thread.
-///
-/// Nothing of the run is alive when this returns. INT, TERM, HUP and QUIT of this process are answered meanwhile; after
-/// [`Outcome::Signaled`] the caller does its own clean-up and then dies by [`crate::process::signal::die_by`].
+/// A run that is about to start: its hosts' guards are coming up, and no rank runs. Dropping it ends them.
+#[derive(Debug)]
+pub struct Prepared<'a> {
+    plan: &'a LaunchPlan,
+    // In the order in which they are to be dropped: nobody is listened to or cleaned up after before the guards are gone.
+    allocators: Vec<Allocator>,
+    household: Household,
+    signals: Signals,
+    /// Held until the run is over.
+    _reservation: Option<Reservation>,
+    port: u16,
+    open_files: u64,
+}
+
+/// Begins to bring up what the plan needs, and does not wait for it: what the caller still has to do, as making the run's
+/// files, goes on beside it. INT, TERM, HUP and QUIT of this process are kept from here on, and answered by [`Prepared::run`].
 ///
 /// # Errors
-/// When the run cannot begin, or the system fails it midway: see [`DispatchError`].
-pub fn run(plan: &LaunchPlan, observer: &mut dyn Observer) -> Result<Outcome, DispatchError> {
+/// When the run cannot begin: see [`DispatchError`].
+pub fn prepare(plan: &LaunchPlan) -> Result<Prepared<'_>, DispatchError> {
     let ranks = plan.world_size();
     let open_files = limit::make_room(plan.hosts.len(), ranks)
         .map_err(system("read or raise the limit of open files"))?
         .map_err(|limit::TooFewFiles { needed, hard }| DispatchError::TooFewFiles { ranks, needed, hard })?;
-    // Held until this function returns.
     let reservation = match plan.master_port {
         Some(port) => port::check_free(port).map(|()| None)?,
         None => Some(Reservation::new()?),
@@ -110,9 +121,27 @@ pub fn run(plan: &LaunchPlan, observer: &mut dyn Observer) -> Result<Outcome, Di
     let port = reservation.as_ref().map(Reservation::port).or(plan.master_port).unwrap_or_default();
     let signals = Signals::listen().map_err(system("listen for signals"))?.ok_or(DispatchError::Busy)?;
     let household = Household::take_over();
-    let mut run = Run::begin(plan, observer, port, open_files, &household)?;
-    run.watch_signals(&signals)?;
-    run.go_on(&signals)
+    let bring_up = |host: &HostPlan| {
+        reach::local::bring_up(&plan.run_id).map_err(|source| DispatchError::Guard { host: host.name.clone(), source })
+    };
+    let allocators = plan.hosts.iter().map(bring_up).collect::<Result<_, _>>()?;
+    Ok(Prepared { plan, allocators, household, signals, _reservation: reservation, port, open_files })
+}
+
+impl Prepared<'_> {
+    /// Runs the plan to its end. Everything that happens is told to `observer`, in order, from this thread.
+    ///
+    /// Nothing of the run is alive when this returns; after [`Outcome::Signaled`] the caller does its own clean-up and then
+    /// dies by [`crate::process::signal::die_by`].
+    ///
+    /// # Errors
+    /// When the system fails the run: see [`DispatchError`].
+    pub fn run(mut self, observer: &mut dyn Observer) -> Result<Outcome, DispatchError> {
+        let allocators = std::mem::take(&mut self.allocators);
+        let mut run = Run::begin(self.plan, observer, allocators, self.port, self.open_files, &self.household)?;
+        run.watch_signals(&self.signals)?;
+        run.go_on(&self.signals)
+    }
 }
 
 /// A run in its course.
@@ -142,25 +171,21 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Brings up the allocators of all hosts.
     fn begin(
         plan: &'a LaunchPlan,
         observer: &'a mut dyn Observer,
+        allocators: Vec<Allocator>,
         port: u16,
         open_files: u64,
         household: &'a Household,
     ) -> Result<Self, DispatchError> {
         let clock = Clock::start();
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(system("make an epoll"))?;
-        let mut allocators = Vec::with_capacity(plan.hosts.len());
-        for (index, host) in plan.hosts.iter().enumerate() {
-            let allocator = reach::local::bring_up(&plan.run_id)
-                .map_err(|source| DispatchError::Guard { host: host.name.clone(), source })?;
+        for (index, allocator) in allocators.iter().enumerate() {
             if let Some(socket) = allocator.socket() {
                 let event = EpollEvent::new(EpollFlags::EPOLLIN, GUARDS + index as u64);
                 epoll.add(socket, event).map_err(system("watch a guard"))?;
             }
-            allocators.push(allocator);
         }
         let ranks: Vec<_> = plan
             .hosts

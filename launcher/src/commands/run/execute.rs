@@ -1,6 +1,6 @@
 //! Carries a request out: plan, look, write down, run, report.
 //!
-//! Nothing is made on disk before every check has passed, and nothing runs before everything is written down.
+//! Nothing is made on disk before every check has passed, and no rank runs before everything is written down.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -103,6 +103,11 @@ fn unwritable(error: io::Error) -> CommandError {
 
 fn run(planned: &Planned, options: RunOptions) -> Result<u8, CommandError> {
     let plan = &planned.plan;
+    // The guards come up while the files are made.
+    let prepared = dispatcher::prepare(plan).map_err(|error| {
+        remove(&plan.run_dir);
+        not_dispatched(error, "the run was not started".to_owned())
+    })?;
     let mut watchers = Watchers::create(planned, options, START, clock::wall()).map_err(|error| {
         remove(&plan.run_dir);
         unwritable(error)
@@ -110,7 +115,7 @@ fn run(planned: &Planned, options: RunOptions) -> Result<u8, CommandError> {
     if !options.is_quiet {
         console::print(&console::start(plan));
     }
-    let outcome = dispatcher::run(plan, &mut watchers).map_err(|error| {
+    let outcome = prepared.run(&mut watchers).map_err(|error| {
         let message = if watchers.record.has_started() {
             format!("the run in `{}` was given up, and nothing of it runs any more", plan.run_dir.display())
         } else {

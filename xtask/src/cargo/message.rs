@@ -100,10 +100,13 @@ impl Messages {
         }
         let package = artifact.package_id.repr;
         if !self.packages.contains(&package) {
-            self.packages.push(package);
+            self.packages.push(package.clone());
         }
+        // Every build script has the same target name, which tells a person nothing.
+        let script = artifact.target.is_kind(TargetKind::CustomBuild).then(|| package_name(&package));
+        let script = script.flatten().map(|package| format!("{package} (build script)"));
         watcher.watch(&CargoEvent::Crate {
-            name: &artifact.target.name,
+            name: script.as_deref().unwrap_or(&artifact.target.name),
             count: self.packages.len(),
             is_fresh: artifact.fresh,
         });
@@ -117,6 +120,15 @@ impl Messages {
         } else {
             self.other_executables.push(artifact.target.name);
         }
+    }
+}
+
+/// The name in a package id such as `registry+https://host/index#dep@1.0.0` or `path+file:///w/dep#1.0.0`.
+fn package_name(id: &str) -> Option<&str> {
+    let (url, fragment) = id.rsplit_once('#')?;
+    match fragment.split_once('@') {
+        Some((name, _)) => Some(name),
+        None => url.rsplit('/').next(),
     }
 }
 
@@ -168,6 +180,13 @@ mod tests {
     }
 
     #[test]
+    fn a_package_id_has_the_name_before_its_version_or_at_the_end_of_its_address() {
+        assert_eq!(package_name("registry+https://host/index#dep@1.0.0"), Some("dep"));
+        assert_eq!(package_name("path+file:///w/my%20dep#1.0.0"), Some("my%20dep"));
+        assert_eq!(package_name("dep 1.0.0"), None);
+    }
+
+    #[test]
     fn messages_count_and_everything_else_is_text_however_the_bytes_are_cut() {
         for size in [1, 7, 4096] {
             let (mut messages, mut seen) = (Messages::default(), Seen::default());
@@ -179,7 +198,7 @@ mod tests {
                 seen.0,
                 [
                     "text plain text",
-                    "1 build-script-build true",
+                    "1 dep (build script) true",
                     "1 dep true",
                     "text {\"reason\":\"looks-like-it\"}",
                     "text { not json",

@@ -75,6 +75,7 @@ pub fn execute(execution: Execution<'_>) -> Result<Executed, CommandError> {
     let lock = WorkspaceLock::take(&plan.workspace, execution.env, execution.console)?;
     let mut env = execution.env.clone();
     env.insert(TORCHLIFT_INTERNAL_BUILD_LOCK.into(), lock.file().as_std_path().into());
+    execution.console.colour(&mut env);
     // From here on a signal waits until what is being done is either done or undone.
     let signals = Signals::hold()
         .map_err(|error| CommandError::new(exit_code::BUILD, "signals cannot be held back").because(error))?;

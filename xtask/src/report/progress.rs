@@ -2,6 +2,7 @@
 //!
 //! Cargo's own words pass through unchanged in both. Everything goes to stderr; stdout is for data.
 
+use std::ffi::OsStr;
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::cargo::{CargoEvent, Watcher};
 use crate::plan::Build;
+use crate::toolchain::Env;
 
 /// Cargo itself draws no more often.
 const DRAWS_PER_SECOND: u8 = 10;
@@ -49,6 +51,15 @@ impl Console {
         }
         let bar = (self.is_terminal && !self.is_quiet).then(|| bar(build, packages));
         Progress { bar, rest: Vec::new(), is_quiet: self.is_quiet }
+    }
+
+    /// Lets cargo write to us in colour where a person reads along, unless they chose otherwise: it sees a pipe.
+    pub fn colour(self, env: &mut Env) {
+        let is_set = |name: &str| env.get(OsStr::new(name)).is_some_and(|value| !value.is_empty());
+        let is_dumb = env.get(OsStr::new("TERM")).is_none_or(|term| term == "dumb");
+        if self.is_terminal && !is_dumb && !is_set("NO_COLOR") && !is_set("CARGO_TERM_COLOR") {
+            env.insert("CARGO_TERM_COLOR".into(), "always".into());
+        }
     }
 
     /// Tells something that is not an error.

@@ -6,10 +6,15 @@ use std::process::Stdio;
 use crate::support::Project;
 
 /// Everything that a build writes to a terminal.
-fn on_a_terminal(project: &Project, args: &[&str]) -> String {
+fn on_a_terminal(project: &Project, args: &[&str], env: &[(&str, &str)]) -> String {
     let terminal = nix::pty::openpty(None, None).unwrap();
     let mut command = project.command(args);
-    command.env("TERM", "xterm").stdin(Stdio::null()).stdout(Stdio::null()).stderr(terminal.slave);
+    command
+        .env("TERM", "xterm")
+        .envs(env.iter().copied())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(terminal.slave);
     let mut child = command.spawn().unwrap();
     // The command still has the other end open, and with it the terminal would never be at its end.
     drop(command);
@@ -23,10 +28,24 @@ fn on_a_terminal(project: &Project, args: &[&str]) -> String {
 #[test]
 fn a_terminal_gets_a_bar_with_crate_names() {
     let project = Project::linked();
-    let shown = on_a_terminal(&project, &["build"]);
+    let shown = on_a_terminal(&project, &["build"], &[]);
     assert!(shown.contains("kind k [") && shown.contains("1/1"), "{shown}");
-    assert!(shown.contains("build-script-build"), "the crate that was compiled last is named: {shown}");
+    assert!(shown.contains("linked (build script)"), "the crate that was compiled last is named: {shown}");
     assert!(shown.contains("Compiling"), "cargo's own lines pass through: {shown}");
+}
+
+#[test]
+fn cargo_writes_in_colour_on_a_terminal_and_not_where_that_is_unwanted() {
+    let bold = "\u{1b}[1m";
+    let is_coloured = |env: &[(&str, &str)]| {
+        let shown = on_a_terminal(&Project::linked(), &["build"], env);
+        assert!(shown.contains("Compiling"), "{shown}");
+        shown.contains(bold)
+    };
+    assert!(is_coloured(&[]));
+    for (name, value) in [("NO_COLOR", "1"), ("CARGO_TERM_COLOR", "never"), ("TERM", "dumb")] {
+        assert!(!is_coloured(&[(name, value)]), "{name}");
+    }
 }
 
 #[test]

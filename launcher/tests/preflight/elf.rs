@@ -172,6 +172,8 @@ fn no_change_of_bytes_makes_the_readers_panic() {
         ..ProptestConfig::default()
     });
     let path = Path::new("changed");
+    let room = Room::new();
+    let on_disk = room.path("changed");
     runner
         .run(&(0..files.len(), changes), |(file, changes)| {
             let mut bytes = files[file].clone();
@@ -182,6 +184,8 @@ fn no_change_of_bytes_makes_the_readers_panic() {
             }
             let _ = elf::parse(&bytes, path);
             let _ = symbols::parse(&bytes, path);
+            fs_err::write(&on_disk, &bytes).unwrap();
+            let _ = symbols::unresolved(&[&on_disk]);
             Ok(())
         })
         .unwrap();

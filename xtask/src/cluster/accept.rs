@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use torchlift::preflight::code::INTEGRITY;
+
 use super::code;
 use super::fields::Fields;
 use super::findings::{Findings, meant};
@@ -10,13 +12,13 @@ use super::kind::required;
 use super::model::Accept;
 use super::node::Node;
 
-/// Words in the codes of integrity and security: such findings cannot be accepted.
+/// Words of integrity and security: a finding whose code has one cannot be accepted, whoever makes it.
 const NEVER: [&str; 8] =
     ["integrity", "security", "digest", "sha256", "tampered", "swapped", "certificate", "permission"];
 
 /// Whether a finding with this code can be accepted at all.
 pub fn is_acceptable(code: &str) -> bool {
-    !code.split('-').any(|word| NEVER.contains(&word))
+    !INTEGRITY.contains(&code) && !code.split('-').any(|word| NEVER.contains(&word))
 }
 
 /// Reads the list; hosts are those of the file.
@@ -74,10 +76,17 @@ mod tests {
 
     #[test]
     fn integrity_and_security_cannot_be_accepted() {
-        for never in ["integrity-binary", "binary-sha256", "envelope-digest", "certificate-role"] {
+        for never in [
+            "program-changed",
+            "library-changed",
+            "integrity-binary",
+            "binary-sha256",
+            "envelope-digest",
+            "certificate-role",
+        ] {
             assert!(!is_acceptable(never), "{never}");
         }
         assert!(is_acceptable("library-missing"));
-        assert!(is_acceptable("gpu-ptx-only"));
+        assert!(is_acceptable("library-from-elsewhere"));
     }
 }

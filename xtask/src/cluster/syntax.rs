@@ -108,11 +108,14 @@ impl Fault {
         let error = faults.first()?;
         let lines = Lines::new(text);
         let Some(span) = error.span() else {
+            // Only a key of too many parts has no place: it is the line with the most dots.
+            let dots = |(_, line): &(usize, &str)| line.matches('.').count();
+            let (line, _) = text.lines().enumerate().max_by_key(dots)?;
             return Some(Self {
-                at: 0,
+                at: text.split_inclusive('\n').take(line).map(str::len).sum(),
                 message: format!("this is no TOML: {}", error.message()),
                 remedy: "write fewer tables inside of tables".to_owned(),
-                lines: 0..=0,
+                lines: line..=line,
             });
         };
         let here = lines.line(span.start);

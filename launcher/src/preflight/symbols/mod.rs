@@ -5,6 +5,7 @@
 //! refers to and none of it offers ([`unresolved()`]).
 //! Must not read a library whole: only its hash, symbol and string tables are touched.
 
+mod lookup;
 mod unresolved;
 
 use std::path::Path;
@@ -143,12 +144,8 @@ fn exports<'d, H: FileHeader<Endian = Endianness>>(image: &Image<'d, H>) -> Resu
     let mut exports = Vec::new();
     let mut text = 0;
     for (index, symbol) in symbols.iter().enumerate().skip(first) {
-        let is_exported = matches!(symbol.st_bind(), elf::STB_GLOBAL | elf::STB_WEAK | elf::STB_GNU_UNIQUE)
-            && matches!(symbol.st_visibility(), elf::STV_DEFAULT | elf::STV_PROTECTED)
-            && symbol.st_shndx(endian) != elf::SHN_UNDEF;
         let version = versions.get(index).map_or(1, |version| version.0.get(endian).0);
-        // Index 0 is local: the loader does not bind to such a symbol.
-        if !is_exported || version & !HIDDEN == 0 {
+        if !is_exported(symbol, endian, version) {
             continue;
         }
         let name = image.string(symbol.st_name(endian).into(), MAX_SYMBOL_NAME)?;
@@ -159,6 +156,14 @@ fn exports<'d, H: FileHeader<Endian = Endianness>>(image: &Image<'d, H>) -> Resu
         exports.push(Export { name, version, is_absolute: symbol.st_shndx(endian) == elf::SHN_ABS });
     }
     Ok(exports)
+}
+
+/// Whether the loader binds others to a symbol with this version index; index 0 is local.
+fn is_exported<S: Sym<Endian = Endianness>>(symbol: &S, endian: Endianness, version: u16) -> bool {
+    matches!(symbol.st_bind(), elf::STB_GLOBAL | elf::STB_WEAK | elf::STB_GNU_UNIQUE)
+        && matches!(symbol.st_visibility(), elf::STV_DEFAULT | elf::STV_PROTECTED)
+        && symbol.st_shndx(endian) != elf::SHN_UNDEF
+        && version & !HIDDEN != 0
 }
 
 /// The part of the symbol table that the loader can find by name.

@@ -3,7 +3,7 @@
 //! The relocations say what is referred to, as they do for the loader. A name is taken as offered whatever its
 //! version: versions have a check of their own, in [`crate::preflight::loader`].
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use object::elf;
@@ -11,8 +11,9 @@ use object::endian::Endianness;
 use object::read::ReadRef;
 use object::read::elf::{FileHeader, Rel, Rela, Sym};
 
-use super::{MAX_SYMBOL_NAME, MAX_SYMBOLS, exports};
-use crate::preflight::elf::{ElfError, Image, check_magic, with_image};
+use super::lookup::{Offer, gnu_hash};
+use super::{MAX_SYMBOL_NAME, MAX_SYMBOLS};
+use crate::preflight::elf::{ElfError, Image, check_magic};
 use crate::preflight::map::MappedFile;
 
 /// Symbols that are told of one object; more say nothing more.
@@ -41,21 +42,31 @@ pub fn unresolved(objects: &[&Path]) -> Result<Vec<Unresolved>, ElfError> {
         check_magic(&map, path)?;
         maps.push((*path, map));
     }
+    // The loader puts only files of one class together; any other is told as damaged.
+    match maps.first().and_then(|(_, map)| map.get(4)) {
+        Some(1) => of_class::<elf::FileHeader32<Endianness>>(&maps),
+        _ => of_class::<elf::FileHeader64<Endianness>>(&maps),
+    }
+}
+
+fn of_class<H: FileHeader<Endian = Endianness>>(maps: &[(&Path, MappedFile)]) -> Result<Vec<Unresolved>, ElfError> {
     let damaged = |path: &Path, what| ElfError::Damaged { path: path.to_owned(), what };
-    let mut offered = HashSet::new();
-    for (path, map) in &maps {
-        with_image!(map, image => image.and_then(|image| {
-            offered.extend(exports(&image)?.into_iter().map(|export| export.name));
-            Ok(())
-        }))
-        .map_err(|what| damaged(path, what))?;
+    let mut images = Vec::new();
+    for (path, map) in maps {
+        images.push((*path, Image::<H>::parse(map).map_err(|what| damaged(path, what))?));
+    }
+    let mut offers = Vec::new();
+    for (path, image) in &images {
+        offers.push(Offer::of(image).map_err(|what| damaged(path, what))?);
     }
     let mut missing = Vec::new();
-    for (path, map) in &maps {
-        let found: Vec<(&[u8], bool)> = with_image!(map, image => image.and_then(|image| references(&image)))
-            .map_err(|what| damaged(path, what))?;
-        let lost = found.into_iter().filter(|(name, _)| !offered.contains(name)).take(MAX_TOLD);
-        missing.extend(lost.map(|(name, is_needed_at_start)| Unresolved {
+    for (path, image) in &images {
+        let found = references(image).map_err(|what| damaged(path, what))?;
+        let lost = found.into_iter().filter(|(name, _)| {
+            let hash = gnu_hash(name);
+            !offers.iter().any(|offer| offer.has(name, hash))
+        });
+        missing.extend(lost.take(MAX_TOLD).map(|(name, is_needed_at_start)| Unresolved {
             object: path.to_path_buf(),
             symbol: String::from_utf8_lossy(name).into_owned(),
             is_needed_at_start,

@@ -11,9 +11,9 @@ use crate::error::CommandError;
 use crate::output::terminal;
 use crate::report::failure;
 
-/// Starts, watches and ends the ranks of a libtorch program.
+/// Starts, watches and ends the ranks of a libtorch program
 #[derive(Debug, Parser)]
-#[command(name = "torchlift", version, propagate_version = true)]
+#[command(name = "torchlift", version, propagate_version = true, disable_help_subcommand = true)]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,

@@ -1,4 +1,6 @@
-//! Every environment variable that Torchlift reads or sets: the names stand nowhere else.
+//! The environment variables of Torchlift itself, of torchrun, and of the user's system: their names stand nowhere else.
+//!
+//! What cargo, rustup, compilers and `torch-sys` read is named where a build's environment is made.
 
 /// Where stores and settings lie; default `$XDG_DATA_HOME/torchlift`, then `~/.local/share/torchlift`.
 pub const TORCHLIFT_HOME: &str = "TORCHLIFT_HOME";
@@ -20,10 +22,14 @@ pub const TORCHLIFT_INTERNAL_GUARD: &str = "TORCHLIFT_INTERNAL_GUARD";
 pub const TORCHLIFT_INTERNAL_PREFIX: &str = "TORCHLIFT_INTERNAL";
 /// Tells what a build starts which lock file it holds, so that a build inside of it does not wait for its own parent.
 pub const TORCHLIFT_INTERNAL_BUILD_LOCK: &str = "TORCHLIFT_INTERNAL_BUILD_LOCK";
+/// Names the file to which a test that cannot run appends why; set by `cargo xtask test`.
+pub const TORCHLIFT_TEST_SKIPS: &str = "TORCHLIFT_TEST_SKIPS";
 /// The loader's search path.
 pub const LD_LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 /// Where what can be made again is kept; default `~/.cache`. Digests are remembered below it.
 pub const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
+/// Where a user's own data lies; default `~/.local/share`.
+pub const XDG_DATA_HOME: &str = "XDG_DATA_HOME";
 /// The user's home.
 pub const HOME: &str = "HOME";
 /// Folders in which a program that is named without one is looked for.

@@ -20,19 +20,19 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Fetch libtorch, build a real trainer for two local hosts, launch four ranks and watch them train.
+    /// Fetch libtorch, build a real trainer for two local hosts, launch four ranks and watch them train
     Demo(commands::demo::DemoArgs),
-    /// Build the job once per distinct kind of host, verify it, and write one envelope a host.
+    /// Build the job once per distinct kind of host, verify it, and write one envelope a host
     Build(Box<commands::build::BuildArgs>),
-    /// Build, then start the ranks on every host and stay with them.
+    /// Build, then start the ranks on every host and stay with them
     Launch(Box<commands::launch::LaunchArgs>),
-    /// Find, fetch and list libtorch variants.
+    /// Find, fetch and list libtorch variants
     Libtorch(commands::libtorch::LibtorchArgs),
-    /// Write the JSON Schemas of the formats, or check that they are current.
+    /// Write the JSON Schemas of the formats, or check that they are current
     Schema(commands::schema::SchemaArgs),
-    /// Run all of Torchlift's own tests, and say what could not be run and how to get it.
+    /// Run all of Torchlift's own tests, and say what could not be run and how to get it
     Test(commands::test::TestArgs),
-    /// Print Torchlift's own figures, measured beside their yardsticks in one run.
+    /// Print Torchlift's own figures, measured beside their yardsticks in one run
     Bench(commands::bench::BenchArgs),
 }
 
@@ -56,6 +56,7 @@ pub fn run(args: Vec<OsString>, context: &Context) -> ExitCode {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
+            // A reader that went away is no error.
             let _ = error.print();
             return if error.use_stderr() { ExitCode::from(exit_code::USAGE) } else { ExitCode::SUCCESS };
         }
@@ -75,5 +76,17 @@ pub fn run(args: Vec<OsString>, context: &Context) -> ExitCode {
             failure::print(&error);
             ExitCode::from(error.exit_code())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_holds_together() {
+        Cli::command().debug_assert();
     }
 }

@@ -1,5 +1,7 @@
 //! `~`, `${VAR}` and `{name}` in paths and ssh targets.
 
+use torchlift::env_vars;
+
 use super::code;
 use super::fields::Text;
 use super::findings::{Findings, nearest};
@@ -70,7 +72,7 @@ impl Expander<'_> {
         if !literal.is_empty() {
             pieces.push(Piece::Text(literal));
         }
-        Some(HostPath { pieces, is_home, home: (self.env)("HOME").filter(|home| home.starts_with('/')) })
+        Some(HostPath { pieces, is_home, home: (self.env)(env_vars::HOME).filter(|home| home.starts_with('/')) })
     }
 
     /// The text of a place that no single host owns: `~` is this machine's, and `{name}` a finding.

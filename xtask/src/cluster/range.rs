@@ -76,11 +76,6 @@ pub enum PatternError {
 }
 
 impl HostPattern {
-    /// Whether the text has brackets at all.
-    pub fn is_range(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, Part::Set(_)))
-    }
-
     /// How many names it is; at most [`MOST_HOSTS`].
     pub fn count(&self) -> usize {
         self.parts.iter().map(Part::count).product()

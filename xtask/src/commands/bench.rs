@@ -9,25 +9,27 @@ use super::Context;
 use crate::bench::{self, Bound, Figure};
 use crate::checkout;
 use crate::error::CommandError;
+use crate::report::{print_data, print_json};
 use crate::toolchain;
 
 /// Arguments of `bench`.
 #[derive(Debug, clap::Args)]
 pub struct BenchArgs {
-    /// How to print the figures.
-    #[arg(long, value_enum, default_value_t = Format::Human)]
+    /// How to print the figures
+    #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// End with 1 when a figure is over its bound.
+    /// End with 1 when a figure is over its bound
     #[arg(long)]
     check: bool,
 }
 
 /// How to print the figures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// A table for people.
-    Human,
-    /// One JSON array.
+    /// A line each, for people
+    #[default]
+    Text,
+    /// One JSON array
     Json,
 }
 
@@ -41,7 +43,7 @@ pub fn run(args: &BenchArgs, context: &Context) -> Result<u8, CommandError> {
     let folder = Utf8PathBuf::from(scratch.path().to_string_lossy().into_owned());
     let mut figures = bench::launch::figures(&tools.join("torchlift"), &folder)?;
     figures.extend(bench::build::figures(&tools.join("xtask"), &root, context)?);
-    print(&figures, args.format);
+    print(&figures, args.format)?;
     if args.check && !figures.iter().all(Figure::holds) {
         return Err(CommandError::new(1, "a figure is over its bound"));
     }
@@ -76,14 +78,10 @@ fn build_release(root: &Utf8Path, context: &Context) -> Result<Utf8PathBuf, Comm
     }
 }
 
-#[expect(clippy::print_stdout, reason = "the figures are this command's data")]
-fn print(figures: &[Figure], format: Format) {
-    if format == Format::Json {
-        println!("{}", serde_json::json!(figures));
-        return;
-    }
-    for figure in figures {
-        println!("{}", row(figure));
+fn print(figures: &[Figure], format: Format) -> Result<(), CommandError> {
+    match format {
+        Format::Json => print_json(&figures),
+        Format::Text => print_data(&figures.iter().map(|figure| row(figure) + "\n").collect::<String>()),
     }
 }
 

@@ -16,6 +16,7 @@ use crate::error::CommandError;
 use crate::libtorch::find::has_cuda;
 use crate::libtorch::{Extent, Obtain, Places, Stores, obtain, wanted};
 use crate::report::fetch::FetchReport;
+use crate::report::say;
 use crate::toolchain::{cargo_program, inherited};
 
 /// Arguments of `demo`.
@@ -116,9 +117,4 @@ fn closing(project: &Utf8Path, context: &Context) -> String {
          {project}/.torchlift/runs/\n\
          Next      write a cluster.toml for your own project (docs/cluster-file.md), then `{typed} build` and `{typed} launch`"
     )
-}
-
-#[expect(clippy::print_stderr, reason = "the demo talks to a person; data of the ranks goes to stdout")]
-fn say(line: &str) {
-    eprintln!("{line}");
 }

@@ -12,6 +12,7 @@ use crate::libtorch::fetch::Request;
 use crate::libtorch::find::has_cuda;
 use crate::libtorch::{Extent, Places, Search, Stores, Wanted, fetch, find, inspect, record, wanted};
 use crate::report::fetch::FetchReport;
+use crate::report::{print_data, print_json};
 use crate::toolchain::{Env, cargo_program, inherited};
 
 /// Arguments of `libtorch`.
@@ -23,30 +24,30 @@ pub struct LibtorchArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum LibtorchVerb {
-    /// Get the libtorch that the program needs into the store, and print its folder.
+    /// Get the libtorch that the program needs into the store, and print its folder
     Fetch(FetchArgs),
-    /// List the variants of the stores.
+    /// List the variants of the stores
     List(ListArgs),
-    /// Print the folder of the libtorch that would be taken, and say why others would not.
+    /// Print the folder of the libtorch that would be taken, and say why others would not
     Path(PathArgs),
 }
 
 /// What says which libtorch is meant.
 #[derive(Debug, clap::Args)]
 struct WantedArgs {
-    /// Torch version; default: the one that the workspace's locked `torch-sys` pins.
+    /// Torch version [default: the one that the workspace's locked `torch-sys` pins]
     #[arg(long, value_name = "VERSION", value_parser = parse_version)]
     torch: Option<String>,
-    /// CPU architecture as in a target triple; default: this machine's.
+    /// CPU architecture as in a target triple
     #[arg(long, value_name = "ARCH", value_parser = ["x86_64", "aarch64"], default_value = std::env::consts::ARCH)]
     arch: String,
-    /// For a CPU only, whatever this machine has.
+    /// For a CPU only, whatever this machine has
     #[arg(long, conflicts_with = "gpu")]
     cpu: bool,
-    /// With all GPU libraries, whatever this machine has.
+    /// With all GPU libraries, whatever this machine has
     #[arg(long)]
     gpu: bool,
-    /// The `Cargo.toml` of the program's workspace; default: the one at or above the working directory.
+    /// The `Cargo.toml` of the program's workspace [default: found from the working directory upward]
     #[arg(long, value_name = "PATH")]
     manifest_path: Option<Utf8PathBuf>,
 }
@@ -59,7 +60,7 @@ struct FetchArgs {
 
 #[derive(Debug, clap::Args)]
 struct ListArgs {
-    /// How to print it.
+    /// How to print it
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
@@ -68,17 +69,17 @@ struct ListArgs {
 struct PathArgs {
     #[command(flatten)]
     wanted: WantedArgs,
-    /// A libtorch to take before all others.
+    /// A libtorch to take before all others
     #[arg(long, value_name = "DIR")]
     libtorch: Option<Utf8PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// For people.
+    /// For people
     #[default]
     Text,
-    /// For programs.
+    /// For programs
     Json,
 }
 
@@ -106,7 +107,7 @@ fn run_fetch(args: &FetchArgs, context: &Context, env: &Env, places: &Places) ->
     if let Some(id) = &variant.id {
         note(&mut report, format!("`{id}` is in the store: torch {}", variant.facts.version));
     }
-    print_line(variant.root.as_str());
+    print_line(variant.root.as_str())?;
     Ok(exit_code::OK)
 }
 
@@ -135,7 +136,7 @@ fn run_path(args: &PathArgs, context: &Context, env: &Env, places: &Places) -> R
             .hint(format!("`{} libtorch fetch` gets one", context.invocation)));
     };
     note(&mut report, format!("torch {} from {origin}", variant.facts.version));
-    print_line(variant.root.as_str());
+    print_line(variant.root.as_str())?;
     Ok(exit_code::OK)
 }
 
@@ -163,9 +164,7 @@ fn run_list(args: &ListArgs, context: &Context, places: &Places) -> Result<u8, C
         })
         .collect();
     if args.format == Format::Json {
-        let text = serde_json::to_string_pretty(&serde_json::json!({ "version": 1, "variants": rows }))
-            .map_err(|error| CommandError::new(exit_code::BUILD, "the list cannot be written").because(error))?;
-        print_line(&text);
+        print_json(&serde_json::json!({ "version": 1, "variants": rows }))?;
         return Ok(exit_code::OK);
     }
     for row in &rows {
@@ -173,7 +172,7 @@ fn run_list(args: &ListArgs, context: &Context, places: &Places) -> Result<u8, C
             (Some(facts), _) => format!("torch {}, {}", facts.version, facts.cpu_arch),
             (None, error) => format!("unusable: {}", error.as_deref().unwrap_or_default()),
         };
-        print_line(&format!("{}\t{what}\t{}", row.id, row.root));
+        print_line(&format!("{}\t{what}\t{}", row.id, row.root))?;
     }
     if rows.is_empty() {
         note(&mut FetchReport::new(), format!("no variant is in {}", join(&stores.roots)));
@@ -225,7 +224,6 @@ fn note(report: &mut FetchReport, text: String) {
     report.hear(crate::libtorch::FetchEvent::Note(text));
 }
 
-#[expect(clippy::print_stdout, reason = "what the command was asked for")]
-fn print_line(text: &str) {
-    println!("{text}");
+fn print_line(text: &str) -> Result<(), CommandError> {
+    print_data(&format!("{text}\n"))
 }

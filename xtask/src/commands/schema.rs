@@ -2,8 +2,6 @@
 //!
 //! Owns which files are stale. The texts come from `torchlift_schema::schema`.
 
-use std::io::Write as _;
-
 use camino::{Utf8Path, Utf8PathBuf};
 use cargo_metadata::MetadataCommand;
 use fs_err as fs;
@@ -11,11 +9,12 @@ use torchlift_schema::{Finding, Place, exit_code, schema};
 
 use super::Context;
 use crate::error::CommandError;
+use crate::report::print_data;
 
 /// Arguments of `schema`.
 #[derive(Debug, clap::Args)]
 pub struct SchemaArgs {
-    /// Write nothing; name each file that is not current and fail.
+    /// Write nothing; name each file that is not current and fail
     #[arg(long)]
     check: bool,
 }
@@ -127,5 +126,5 @@ fn failed(what: &str, error: std::io::Error) -> CommandError {
 }
 
 fn tell(line: &str) -> Result<(), CommandError> {
-    writeln!(std::io::stdout(), "{line}").map_err(|error| failed("cannot print", error))
+    print_data(&format!("{line}\n"))
 }

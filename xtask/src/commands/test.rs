@@ -1,28 +1,27 @@
 //! `test`: all of Torchlift's own tests, the slow real parts last.
 //!
 //! Owns the order of the stages and the account of what could not be run. The tests themselves are ordinary cargo tests;
-//! one that lacks a part says so in the file that `SKIPS_FILE` names (see `fixtures/support/skip.rs`).
+//! one that lacks a part says so in the file that `TORCHLIFT_TEST_SKIPS` names (see `fixtures/support/skip.rs`).
 
 use std::process::Command;
 
 use camino::{Utf8Path, Utf8PathBuf};
+use torchlift::env_vars::TORCHLIFT_TEST_SKIPS;
 use torchlift_schema::exit_code;
 
 use super::Context;
 use crate::checkout;
 use crate::error::CommandError;
+use crate::report::say;
 use crate::toolchain;
-
-/// Names the file that tests append their skips to.
-const SKIPS_FILE: &str = "TORCHLIFT_TEST_SKIPS";
 
 /// Arguments of `test`.
 #[derive(Debug, clap::Args)]
 pub struct TestArgs {
-    /// Make a test that cannot run on this machine an error.
+    /// Make a test that cannot run on this machine an error
     #[arg(long)]
     deny_skips: bool,
-    /// Leave out the tests that fetch and use a real libtorch; counts as a skip.
+    /// Leave out the tests that fetch and use a real libtorch; counts as a skip
     #[arg(long)]
     no_libtorch: bool,
 }
@@ -65,16 +64,23 @@ pub fn run(args: &TestArgs, context: &Context) -> Result<u8, CommandError> {
         }
     }
     skips.extend(read_skips(&skips_file));
-    report(&skips);
+    if !skips.is_empty() {
+        say(&account(&skips));
+    }
+    verdict(&failed, &skips, args.deny_skips)?;
+    say("all tests passed");
+    Ok(exit_code::OK)
+}
+
+fn verdict(failed: &[&str], skips: &[Skip], deny_skips: bool) -> Result<(), CommandError> {
     if !failed.is_empty() {
         return Err(CommandError::new(1, format!("tests failed: {}", failed.join(", "))));
     }
-    if args.deny_skips && !skips.is_empty() {
-        return Err(CommandError::new(1, format!("{} could not be run, and `--deny-skips` was given", count(&skips)))
+    if deny_skips && !skips.is_empty() {
+        return Err(CommandError::new(1, format!("{} could not be run, and `--deny-skips` was given", count(skips)))
             .hint("each line above says how to get what it needs"));
     }
-    say("all tests passed");
-    Ok(exit_code::OK)
+    Ok(())
 }
 
 fn stages(root: &Utf8Path) -> Vec<Stage> {
@@ -106,7 +112,7 @@ fn run_stage(stage: &Stage, root: &Utf8Path, skips: &Utf8Path, context: &Context
     let cargo = toolchain::cargo_program(context);
     let mut command = Command::new(&cargo);
     command.args(&stage.args).current_dir(root).env_clear().envs(toolchain::inherited(context));
-    command.env(SKIPS_FILE, skips);
+    command.env(TORCHLIFT_TEST_SKIPS, skips);
     let status = command.status().map_err(|error| {
         CommandError::new(exit_code::BUILD, format!("cannot run `{}`", cargo.to_string_lossy())).because(error)
     })?;
@@ -124,21 +130,40 @@ fn read_skips(file: &Utf8Path) -> Vec<Skip> {
         .collect()
 }
 
-fn report(skips: &[Skip]) {
-    if skips.is_empty() {
-        return;
-    }
-    say(&format!("\n{} could not be run on this machine:", count(skips)));
+fn account(skips: &[Skip]) -> String {
+    let mut text = format!("\n{} could not be run on this machine:", count(skips));
     for skip in skips {
-        say(&format!("  {}: {}\n    to get it: {}", skip.test, skip.reason, skip.remedy));
+        text.push_str(&format!("\n  {}: {}\n    to get it: {}", skip.test, skip.reason, skip.remedy));
     }
+    text
 }
 
 fn count(skips: &[Skip]) -> String {
     if skips.len() == 1 { "1 test".to_owned() } else { format!("{} tests", skips.len()) }
 }
 
-#[expect(clippy::print_stderr, reason = "the account of a test run is for people")]
-fn say(line: &str) {
-    eprintln!("{line}");
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_run_is_named_with_reason_and_remedy_and_is_an_error_on_request() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = Utf8PathBuf::try_from(folder.path().join("skips")).unwrap();
+        assert!(read_skips(&file).is_empty(), "no test said anything");
+        fs_err::write(&file, "a_test\tno tmpfs\trun as root\n").unwrap();
+        let skips = read_skips(&file);
+        assert_eq!(
+            account(&skips),
+            "\n1 test could not be run on this machine:\n  a_test: no tmpfs\n    to get it: run as root"
+        );
+        assert!(verdict(&[], &skips, false).is_ok());
+        assert!(verdict(&[], &[], true).is_ok());
+        let denied = verdict(&[], &skips, true).unwrap_err();
+        assert_eq!(
+            (denied.exit_code(), denied.to_string().as_str()),
+            (1, "1 test could not be run, and `--deny-skips` was given")
+        );
+        assert_eq!(verdict(&["a", "b"], &skips, true).unwrap_err().to_string(), "tests failed: a, b");
+    }
 }

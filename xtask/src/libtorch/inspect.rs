@@ -25,7 +25,7 @@ pub struct VariantFacts {
     pub cpu_arch: String,
     /// Whether its C++ ABI is the new one, from `std::__cxx11` symbols of `libc10.so`.
     pub is_cxx11_abi: bool,
-    /// Digest of headers, exported symbols, version and C++ ABI, lower-case hex (the design's "Build").
+    /// Digest of headers, exported symbols, version and C++ ABI, lower-case hex.
     pub abi_digest: String,
     /// `lib*.so*` files of `lib/`, sorted.
     pub libraries: Vec<String>,

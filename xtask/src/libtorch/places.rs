@@ -32,8 +32,8 @@ impl Places {
     /// When none of the three is set. An XDG variable that is relative is passed over, as its specification asks.
     pub fn from_env(env: &BTreeMap<OsString, OsString>) -> Result<Self, PlacesError> {
         Ok(Self {
-            home: folder(env, env_vars::TORCHLIFT_HOME, "XDG_DATA_HOME", ".local/share")?,
-            cache: folder(env, env_vars::TORCHLIFT_CACHE, "XDG_CACHE_HOME", ".cache")?,
+            home: folder(env, env_vars::TORCHLIFT_HOME, env_vars::XDG_DATA_HOME, ".local/share")?,
+            cache: folder(env, env_vars::TORCHLIFT_CACHE, env_vars::XDG_CACHE_HOME, ".cache")?,
         })
     }
 
@@ -71,7 +71,7 @@ fn folder(
     if let Some(path) = value(xdg).filter(absolute) {
         return Ok(path.join("torchlift"));
     }
-    match value("HOME").filter(absolute) {
+    match value(env_vars::HOME).filter(absolute) {
         Some(home) => Ok(home.join(Utf8Path::new(below_home)).join("torchlift")),
         None => Err(PlacesError { variable: own }),
     }

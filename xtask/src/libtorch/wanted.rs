@@ -49,7 +49,7 @@ pub fn of_workspace(cargo: &std::ffi::OsStr, manifest: &Utf8Path, env: &Env) -> 
 }
 
 /// The version that the `torch-sys` of a resolved graph pins; of several, that of the newest.
-pub fn of_metadata(metadata: &cargo_metadata::Metadata) -> Option<Wanted> {
+fn of_metadata(metadata: &cargo_metadata::Metadata) -> Option<Wanted> {
     let package = metadata
         .packages
         .iter()
@@ -61,7 +61,7 @@ pub fn of_metadata(metadata: &cargo_metadata::Metadata) -> Option<Wanted> {
 }
 
 /// The same from a lock file alone: the source is looked for nowhere, so that only the table can tell.
-pub fn of_lock(file: &Utf8PathBuf) -> Option<Wanted> {
+fn of_lock(file: &Utf8PathBuf) -> Option<Wanted> {
     #[derive(serde::Deserialize)]
     struct Lock {
         #[serde(default)]

@@ -92,11 +92,10 @@ impl FetchReport {
         }
     }
 
-    #[expect(clippy::print_stderr, reason = "report prints")]
     fn line(&self, text: &str) {
         match self.current.as_ref().and_then(|current| current.bar.as_ref()) {
             Some(bar) => bar.println(text),
-            None => eprintln!("{text}"),
+            None => super::say(text),
         }
     }
 }

@@ -1,4 +1,6 @@
 //! The room of xtask that prints.
+//!
+//! Owns stdout and stderr: whoever reads may go away at any time, which ends nothing and is no error.
 
 pub mod build;
 pub mod fetch;
@@ -29,7 +31,16 @@ pub fn print_json(value: &impl serde::Serialize) -> Result<(), CommandError> {
 }
 
 /// Prints findings that do not stop, to stderr.
-#[expect(clippy::print_stderr, reason = "report prints")]
 pub fn print_warnings(findings: &[Finding]) {
-    eprint!("{}", render_findings(findings));
+    print_note(&render_findings(findings));
+}
+
+/// Writes a line for people to stderr.
+pub fn say(line: &str) {
+    print_note(&format!("{line}\n"));
+}
+
+/// Writes text for people to stderr. `eprintln!` would end the process where nobody reads any more.
+fn print_note(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::say;
 use crate::cargo::{CargoEvent, Watcher};
 use crate::plan::Build;
 use crate::toolchain::Env;
@@ -47,7 +48,7 @@ impl Console {
         let hosts = counted(build.hosts.len(), "host");
         let text = format!("building `{program}` for {} ({hosts}){}", build.concerns(), libtorch.unwrap_or_default());
         if !self.is_quiet {
-            line(&text);
+            say(&text);
         }
         let bar = (self.is_terminal && !self.is_quiet).then(|| bar(build, packages));
         Progress { bar, rest: Vec::new(), is_quiet: self.is_quiet }
@@ -65,7 +66,7 @@ impl Console {
     /// Tells something that is not an error.
     pub fn note(self, text: &str) {
         if !self.is_quiet {
-            line(text);
+            say(text);
         }
     }
 }
@@ -73,11 +74,6 @@ impl Console {
 /// `1 host`, `2 hosts`.
 pub(crate) fn counted(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
-}
-
-#[expect(clippy::print_stderr, reason = "report prints")]
-fn line(text: &str) {
-    eprintln!("{text}");
 }
 
 fn bar(build: &Build, packages: Option<usize>) -> ProgressBar {

@@ -7,6 +7,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use torchlift::env_vars;
 
 use super::say;
 use crate::cargo::{CargoEvent, Watcher};
@@ -57,8 +58,8 @@ impl Console {
     /// Lets cargo write to us in colour where a person reads along, unless they chose otherwise: it sees a pipe.
     pub fn colour(self, env: &mut Env) {
         let is_set = |name: &str| env.get(OsStr::new(name)).is_some_and(|value| !value.is_empty());
-        let is_dumb = env.get(OsStr::new("TERM")).is_none_or(|term| term == "dumb");
-        if self.is_terminal && !is_dumb && !is_set("NO_COLOR") && !is_set("CARGO_TERM_COLOR") {
+        let is_dumb = env.get(OsStr::new(env_vars::TERM)).is_none_or(|term| term == "dumb");
+        if self.is_terminal && !is_dumb && !is_set(env_vars::NO_COLOR) && !is_set("CARGO_TERM_COLOR") {
             env.insert("CARGO_TERM_COLOR".into(), "always".into());
         }
     }

@@ -2,10 +2,11 @@
 //!
 //! Reads what the build script of that very version says, since that is what will refuse another libtorch.
 
-use camino::{Utf8Path, Utf8PathBuf};
+use camino::Utf8Path;
 use cargo_metadata::MetadataCommand;
 
 use crate::toolchain::Env;
+use crate::workspace::LockFacts;
 
 /// A version, and how it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,19 +62,8 @@ fn of_metadata(metadata: &cargo_metadata::Metadata) -> Option<Wanted> {
 }
 
 /// The same from a lock file alone: the source is looked for nowhere, so that only the table can tell.
-fn of_lock(file: &Utf8PathBuf) -> Option<Wanted> {
-    #[derive(serde::Deserialize)]
-    struct Lock {
-        #[serde(default)]
-        package: Vec<Locked>,
-    }
-    #[derive(serde::Deserialize)]
-    struct Locked {
-        name: String,
-        version: semver::Version,
-    }
-    let lock: Lock = toml::from_str(&fs_err::read_to_string(file).ok()?).ok()?;
-    let newest = lock.package.into_iter().filter(|package| package.name == "torch-sys").map(|p| p.version).max()?;
+fn of_lock(file: &Utf8Path) -> Option<Wanted> {
+    let newest = LockFacts::read(file).ok()??.torch_sys.into_iter().max()?;
     of_table(&newest.to_string())
 }
 

@@ -131,7 +131,8 @@ impl WorkspaceFacts {
 }
 
 impl LockFacts {
-    fn read(file: &Utf8Path) -> Result<Option<Self>, CommandError> {
+    /// Reads `Cargo.lock`; none when there is no such file.
+    pub(crate) fn read(file: &Utf8Path) -> Result<Option<Self>, CommandError> {
         let text = match fs_err::read_to_string(file) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),

@@ -74,7 +74,7 @@ pub struct BuildFlags {
 pub enum Format {
     /// For people.
     #[default]
-    Human,
+    Text,
     /// For programs.
     Json,
 }
@@ -113,7 +113,7 @@ pub fn run(args: &BuildArgs, context: &Context) -> Result<u8, CommandError> {
     if args.dry_run {
         print_warnings(&facts.warnings);
         match args.format {
-            Format::Human => print_data(&render_plan(&facts.plan))?,
+            Format::Text => print_data(&render_plan(&facts.plan))?,
             Format::Json => print_json(&facts.plan)?,
         }
         return Ok(exit_code::OK);
@@ -126,7 +126,7 @@ pub fn run(args: &BuildArgs, context: &Context) -> Result<u8, CommandError> {
         print_data(&format!("{}\n", write::per_host_map(&map)))?;
     } else {
         match args.format {
-            Format::Human => print_data(&render(&executed.report))?,
+            Format::Text => print_data(&render(&executed.report))?,
             Format::Json => print_json(&executed.report)?,
         }
     }

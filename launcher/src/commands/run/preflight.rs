@@ -89,6 +89,8 @@ fn cache_file(request: &RunRequest) -> Option<PathBuf> {
         let value = request.base_env.get(OsStr::new(name)).map(Path::new);
         value.filter(|path| path.is_absolute()).map(Path::to_owned)
     };
-    let cache = folder(env_vars::XDG_CACHE_HOME).or_else(|| Some(folder(env_vars::HOME)?.join(".cache")))?;
-    Some(cache.join("torchlift/digests"))
+    let cache = folder(env_vars::TORCHLIFT_CACHE)
+        .or_else(|| Some(folder(env_vars::XDG_CACHE_HOME)?.join("torchlift")))
+        .or_else(|| Some(folder(env_vars::HOME)?.join(".cache/torchlift")))?;
+    Some(cache.join("digests"))
 }

@@ -67,6 +67,22 @@ fn a_folder_is_no_cluster_file() {
 }
 
 #[test]
+fn neither_a_pipe_without_a_writer_nor_a_device_without_an_end_holds_the_reader_up() {
+    let (_dir, folder) = folder();
+    let pipe = folder.join("cluster.toml");
+    nix::unistd::mkfifo(pipe.as_std_path(), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for file in [pipe.as_path(), Utf8Path::new("/dev/zero")] {
+        let findings = cluster::load(file, &home).unwrap_err();
+        assert_eq!(codes(&findings), ["cluster-unreadable"]);
+        assert!(findings[0].message.contains("not a file"), "{}", findings[0].message);
+    }
+    let file = folder.join("mine.toml");
+    fs_err::write(&file, PLAIN).unwrap();
+    fs_err::rename(&pipe, folder.join("mine.local.toml")).unwrap();
+    assert_eq!(codes(&cluster::load(&file, &home).unwrap_err()), ["cluster-unreadable"], "the overlay counts as well");
+}
+
+#[test]
 fn the_overlay_beside_the_file_is_read_and_named_in_its_findings() {
     let (_dir, folder) = folder();
     let file = folder.join("my.toml");

@@ -24,11 +24,14 @@ impl MappedFile {
     /// # Errors
     /// When it cannot be opened or mapped; [`io::ErrorKind::InvalidInput`] when it is no regular file.
     pub fn open(path: &Path) -> io::Result<Self> {
+        let regular = |metadata: std::fs::Metadata| match metadata.is_file() {
+            true => Ok(metadata),
+            false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+        };
+        // A pipe would wait for its writer, so that the kind is asked before the file is opened.
+        regular(fs_err::metadata(path)?)?;
         let file = File::open(path)?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-        }
+        let metadata = regular(file.metadata()?)?;
         // The kernel refuses to map nothing.
         if metadata.len() == 0 {
             return Ok(Self { map: None });
@@ -64,5 +67,13 @@ mod tests {
         fs_err::write(&path, b"abc").unwrap();
         assert_eq!(&*MappedFile::open(&path).unwrap(), b"abc");
         assert_eq!(MappedFile::open(folder.path()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn a_pipe_without_a_writer_is_refused_and_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(MappedFile::open(&path).unwrap_err().kind(), io::ErrorKind::InvalidInput);
     }
 }

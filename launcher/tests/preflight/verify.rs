@@ -107,6 +107,27 @@ fn a_library_path_beside_the_lib_folder_gets_the_folder_that_was_meant() {
 }
 
 #[test]
+fn a_pipe_or_a_folder_in_a_librarys_place_is_named_and_not_waited_for() {
+    let (_room, lib, train) = variant(false, false);
+    let library = lib.join("libc10.so");
+    for make in [make_pipe, make_folder] {
+        let _ = fs_err::remove_file(&library);
+        make(&library);
+        let found = inspect(&train, text(&lib), Some(&lib));
+        assert_eq!(codes(&found.findings), [code::LIBRARY_UNUSABLE]);
+        assert!(found.findings[0].message.ends_with("which is not a regular file"), "{:?}", found.findings[0]);
+    }
+}
+
+fn make_pipe(path: &Path) {
+    nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+}
+
+fn make_folder(path: &Path) {
+    fs_err::create_dir(path).unwrap();
+}
+
+#[test]
 fn all_that_is_missing_is_named_at_once() {
     let (_room, lib, train) = variant(true, true);
     fs_err::remove_file(lib.join("libc10.so")).unwrap();

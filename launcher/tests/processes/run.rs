@@ -77,6 +77,11 @@ impl Setup {
         Run { child, nproc: self.nproc, dir: self.dir }
     }
 
+    /// The folder that `$DIR/marks` is.
+    pub(crate) fn marks(&self) -> PathBuf {
+        self.dir.path().join("marks")
+    }
+
     fn runs(&self) -> PathBuf {
         self.dir.path().join("runs")
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::io::Read as _;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use torchlift_schema::{Finding, Place};
@@ -129,24 +130,38 @@ pub fn overlay_path(file: &Utf8Path) -> Utf8PathBuf {
     file.with_extension("local.toml")
 }
 
+/// A file's bytes, at most one more than a cluster file may have.
+fn bytes(file: &Utf8Path) -> std::io::Result<Vec<u8>> {
+    // A pipe would wait for its writer and a device may never end, so that the kind is asked before the file is opened.
+    let metadata = fs_err::metadata(file)?;
+    if !metadata.is_file() && !metadata.is_dir() {
+        return Err(std::io::Error::other("it is a pipe or a device, not a file"));
+    }
+    let mut bytes = Vec::new();
+    fs_err::File::open(file)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// The text of the file at `place`, called `file`; what is no UTF-8 in it is a finding, and replaced so that the rest
 /// can be checked.
 fn text(place: &Utf8Path, file: &Utf8Path, findings: &mut Vec<Finding>) -> Option<String> {
     let unreadable = |message: String, remedy: &str| {
         Finding::error(code::CLUSTER_UNREADABLE, Place::file(file.as_str()), message).remedy(remedy)
     };
-    let size = fs_err::metadata(place).map(|metadata| metadata.len());
-    if size.as_ref().is_ok_and(|size| *size > MOST_BYTES) {
-        findings.push(unreadable(
-            format!("`{file}` is larger than {} MiB, which no cluster file is", MOST_BYTES >> 20),
-            "name the cluster file with `--cluster FILE`",
-        ));
-        return None;
-    }
-    let bytes = match fs_err::read(place) {
-        Ok(bytes) => bytes,
+    let bytes = match bytes(place) {
+        Ok(bytes) if bytes.len() as u64 <= MOST_BYTES => bytes,
+        Ok(_) => {
+            findings.push(unreadable(
+                format!("`{file}` is larger than {} MiB, which no cluster file is", MOST_BYTES >> 20),
+                "name the cluster file with `--cluster FILE`",
+            ));
+            return None;
+        }
         Err(error) => {
-            let reason = error.kind();
+            let reason = match error.kind() {
+                std::io::ErrorKind::Other => error.to_string(),
+                kind => kind.to_string(),
+            };
             findings.push(unreadable(
                 format!("cannot read the cluster file `{file}`: {reason}"),
                 "write one (see `docs/cluster-file.md`), or name it with `--cluster FILE`",

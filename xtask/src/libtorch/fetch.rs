@@ -156,13 +156,24 @@ impl Job<'_> {
         listen(FetchEvent::Note("reading what it is".to_owned()));
         let facts = inspect(&root, None)?;
         let id = self.check(&facts)?;
-        self.describe(&root, &id, &facts, unpacked).map_err(|error| error.on_disk(&store))?;
+        if request_is_wider(self.request, &facts) {
+            listen(FetchEvent::Note(format!(
+                "torch {} of this wheel has no GPU libraries: it is for a CPU",
+                facts.version
+            )));
+        }
         let home = store.join(id.as_str());
+        if home.join("lib").is_dir() {
+            // Only the unpacked libraries told what the wheel is, and the store has exactly that already.
+            let facts = inspect(&home, Some(&self.places.facts()))?;
+            return Ok(Variant { id: Some(id), root: home, facts });
+        }
+        self.describe(&root, &id, &facts, unpacked).map_err(|error| error.on_disk(&store))?;
         if let Some(family) = home.parent() {
             fs_err::create_dir_all(family).map_err(in_store)?;
         }
         if home.exists() {
-            // It has no `lib`, or it would have been found: a person's own doing, which is not overwritten.
+            // It has no `lib`: a person's own doing, which is not overwritten.
             return Err(FetchError::Occupied { folder: home });
         }
         fs_err::rename(&root, &home).map_err(in_store)?;
@@ -266,6 +277,11 @@ impl Job<'_> {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether GPU libraries were asked for and a variant without any came: on some CPUs an index has no other.
+fn request_is_wider(request: &Request, facts: &VariantFacts) -> bool {
+    request.extent == Extent::Whole && matches!(facts.accelerator, torchlift_schema::Accelerator::Cpu)
 }
 
 fn source(download: &Download, origin: &str) -> Source {

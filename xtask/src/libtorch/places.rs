@@ -19,10 +19,19 @@ pub struct Places {
 
 /// No folder can be told from the environment.
 #[derive(Debug, thiserror::Error)]
-#[error("no folder for libtorch variants: `{variable}` is not set, and neither is `HOME`")]
-pub struct PlacesError {
-    /// The variable that would name it.
-    pub variable: &'static str,
+pub enum PlacesError {
+    /// Nothing names one.
+    #[error("no folder for libtorch variants: `{variable}` is not set, and neither is `HOME`")]
+    Unset {
+        /// The variable that would name it.
+        variable: &'static str,
+    },
+    /// The variable that counts cannot be used; another folder than the one that a person named would surprise them.
+    #[error("no folder for libtorch variants: `{variable}` is not UTF-8")]
+    NotUtf8 {
+        /// The variable.
+        variable: String,
+    },
 }
 
 impl Places {
@@ -60,20 +69,21 @@ fn folder(
     below_home: &str,
 ) -> Result<Utf8PathBuf, PlacesError> {
     let value = |name: &str| {
-        let text = env.get(OsStr::new(name))?.to_str()?;
-        (!text.is_empty()).then(|| Utf8PathBuf::from(text))
+        let Some(text) = env.get(OsStr::new(name)).filter(|text| !text.is_empty()) else { return Ok(None) };
+        let text = text.to_str().ok_or_else(|| PlacesError::NotUtf8 { variable: name.to_owned() })?;
+        Ok(Some(Utf8PathBuf::from(text)))
     };
     let absolute = |path: &Utf8PathBuf| path.is_absolute();
-    if let Some(path) = value(own) {
+    if let Some(path) = value(own)? {
         // A relative one would mean another folder in each working directory; it is anchored once, here.
         return Ok(camino::absolute_utf8(&path).unwrap_or(path));
     }
-    if let Some(path) = value(xdg).filter(absolute) {
+    if let Some(path) = value(xdg)?.filter(absolute) {
         return Ok(path.join("torchlift"));
     }
-    match value(env_vars::HOME).filter(absolute) {
+    match value(env_vars::HOME)?.filter(absolute) {
         Some(home) => Ok(home.join(Utf8Path::new(below_home)).join("torchlift")),
-        None => Err(PlacesError { variable: own }),
+        None => Err(PlacesError::Unset { variable: own }),
     }
 }
 
@@ -110,5 +120,14 @@ mod tests {
     fn without_any_of_them_the_error_names_the_variable() {
         let error = Places::from_env(&env(&[])).unwrap_err();
         assert!(error.to_string().contains("`TORCHLIFT_HOME`"), "{error}");
+    }
+
+    #[test]
+    fn a_folder_that_is_not_utf8_is_refused_and_not_passed_over() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let mut env = env(&[("HOME", "/home/me")]);
+        env.insert("TORCHLIFT_HOME".into(), OsString::from_vec(b"/srv/\xff".to_vec()));
+        let error = Places::from_env(&env).unwrap_err();
+        assert_eq!(error.to_string(), "no folder for libtorch variants: `TORCHLIFT_HOME` is not UTF-8");
     }
 }

@@ -163,7 +163,7 @@ fn a_signal_ends_cargo_and_all_that_it_started() {
         let ran = Ran::of(&child.wait_with_output().unwrap()).fails(exit_code::INTERRUPTED);
         ran.says("interrupted by").says("was not built for kind `k`");
         for id in ids.split(' ') {
-            assert!(!is_running(id), "{signal}: process {id} is still there");
+            assert!(is_gone_soon(id), "{signal}: process {id} is still there");
         }
         assert_eq!(project.published(), Vec::<String>::new());
     }
@@ -199,6 +199,19 @@ fn a_killed_tool_leaves_no_compiler_behind_and_the_next_build_works() {
 }
 
 /// Whether a process is there and not merely waiting to be reaped by whoever inherited it.
+/// SIGKILL was sent before the tool ended; the kernel may take a moment to carry it out on a busy machine.
+fn is_gone_soon(pid: &str) -> bool {
+    let clock = torchlift::clock::Clock::start();
+    let limit = clock.now().plus(std::time::Duration::from_secs(20));
+    while is_running(pid) {
+        if clock.now() > limit {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    true
+}
+
 fn is_running(pid: &str) -> bool {
     let status = fs_err::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = status.rsplit(')').next().and_then(|rest| rest.trim().chars().next());

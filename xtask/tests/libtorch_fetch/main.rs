@@ -93,6 +93,32 @@ fn the_whole_of_a_cuda_wheel_is_kept_on_request() {
 }
 
 #[test]
+fn a_wheel_without_gpu_libraries_is_stored_once_and_said_to_be_for_a_cpu() {
+    let world = World::new();
+    let index = world.index();
+    let mut members = wheel::torch_members(&index);
+    members.retain(|member| {
+        !["libtorch_cuda.so", "libtorch.so", "libtorch_cpu.so"].iter().any(|name| member.name.ends_with(name))
+    });
+    for (name, needed) in [("libtorch_cpu.so", vec!["libc10.so"]), ("libtorch.so", vec!["libtorch_cpu.so"])] {
+        members.push(Member {
+            mode: 0o755,
+            ..Member::new(&format!("torch/lib/{name}"), wheel::library(&index, name, &needed))
+        });
+    }
+    members.retain(|member| member.name != "torch/version.py");
+    members.push(Member::new("torch/version.py", "__version__ = '2.9.0+cpu'\n"));
+    wheel::write(&index, TORCH, &[], members);
+    for time in ["first", "second"] {
+        let output = world.run(&["fetch", "--gpu", "--arch", "x86_64", "--torch", "2.9.0"]);
+        assert!(output.status.success(), "{time}: {}", said(&output));
+        assert_eq!(String::from_utf8(output.stdout.clone()).unwrap(), format!("{}\n", world.variant()));
+        assert!(said(&output).contains("no GPU libraries"), "{time}: {}", said(&output));
+    }
+    assert_eq!(world.remains(), ["cpu-2.9.0"]);
+}
+
+#[test]
 fn bytes_that_differ_from_the_record_are_refused_with_both_digests() {
     let world = World::with_torch();
     let mut members = torch_members(&world.index());

@@ -5,7 +5,7 @@ use std::path::Path;
 use torchlift_schema::{Finding, Place};
 
 use crate::preflight::code;
-use crate::preflight::elf::ElfFacts;
+use crate::preflight::elf::{ElfError, ElfFacts};
 use crate::preflight::loader::{Closure, HostLibraries, LibraryPath, Missing, MissingReason, MissingVersion};
 use crate::preflight::symbols::Unresolved;
 
@@ -30,8 +30,15 @@ fn missing_library(missing: &Missing, library_path: &LibraryPath, host: &HostLib
     }
     match &missing.reason {
         MissingReason::Unusable { path, error } => {
-            let message =
+            let mut message =
                 format!("the loader would take `{}` for `{name}`, needed by `{needed_by}`: {error}", path.display());
+            if let ElfError::Unreadable { source, .. } = error {
+                // Its own words would name the path once more.
+                message.push_str(&match source.kind() {
+                    std::io::ErrorKind::InvalidInput => format!(", which is {source}"),
+                    kind => format!(": {kind}"),
+                });
+            }
             let remedy = format!("put a whole library there, or take the file out of the way of `{name}`");
             Finding::error(code::LIBRARY_UNUSABLE, place, message).remedy(remedy)
         }

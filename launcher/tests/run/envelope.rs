@@ -145,3 +145,24 @@ fn a_working_folder_and_programs_that_are_missing_are_told_for_all_hosts() {
 fn remove(folder: &Path) {
     fs_err::remove_dir_all(folder).unwrap();
 }
+
+#[test]
+fn a_host_whose_envelope_cannot_be_followed_is_told_of_and_never_left_out() {
+    let stage = Stage::new();
+    let cluster = project(&stage);
+    std::os::unix::fs::symlink("/no/such/folder", cluster.join("node-c")).unwrap();
+    std::os::unix::fs::symlink("/no/such/file", cluster.join("node-d.json")).unwrap();
+    let pipe = |name: &str| nix::unistd::mkfifo(&cluster.join(name), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    pipe("node-e.json");
+    fs_err::create_dir(cluster.join("node-f")).unwrap();
+    pipe("node-f/envelope.json");
+    fs_err::create_dir(cluster.join("no host, for it has no envelope")).unwrap();
+    stage.write("cluster/a-file", "", 0o644);
+    let seen = stage.run(["run", "--envelopes", "cluster"]);
+    seen.code(203);
+    assert_eq!(seen.stderr.matches("error[envelope-unreadable]").count(), 4, "{}", seen.stderr);
+    for host in ["node-c", "node-d", "node-e", "node-f"] {
+        seen.says(host);
+    }
+    assert!(stage.runs().is_empty());
+}

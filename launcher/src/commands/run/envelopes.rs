@@ -36,10 +36,13 @@ pub fn read(path: &Path) -> Result<Vec<NamedProgram>, CommandError> {
     let mut is_forged = false;
     for (name, file) in files {
         let place = Place::file(file.display().to_string());
-        let reading = match read_file(&file) {
+        let reading = match read_file(&file, metadata.is_dir()) {
             Ok(reading) => reading,
             Err(ReadError::File(error)) => {
-                findings.push(Finding::error("envelope-unreadable", place, error.to_string()));
+                findings.push(
+                    Finding::error("envelope-unreadable", place, error.to_string())
+                        .remedy("mend or remove it: a host is never left out in silence"),
+                );
                 continue;
             }
             Err(ReadError::Envelope(error)) => {
@@ -82,8 +85,13 @@ enum ReadError {
     Envelope(EnvelopeError),
 }
 
-/// Reads a file up to one byte beyond what an envelope may have.
-fn read_file(path: &Path) -> Result<Reading, ReadError> {
+/// Reads a file up to one byte beyond what an envelope may have. A pipe that was named itself, such as `/dev/stdin`, is
+/// read to its end; one that lies in a folder would be waited for by mistake.
+fn read_file(path: &Path, is_in_folder: bool) -> Result<Reading, ReadError> {
+    if is_in_folder && !fs_err::metadata(path).map_err(ReadError::File)?.is_file() {
+        let message = format!("`{}` is no regular file", path.display());
+        return Err(ReadError::File(std::io::Error::new(std::io::ErrorKind::InvalidInput, message)));
+    }
     let mut bytes = Vec::new();
     let limit = read::MAX_BYTES as u64 + 1;
     let file = fs_err::File::open(path).map_err(ReadError::File)?;
@@ -101,14 +109,25 @@ fn files_of(folder: &Path) -> Result<Vec<(Option<String>, PathBuf)>, CommandErro
         if path.file_name().is_some_and(|name| name == "envelope.json") {
             // The folder is one host's.
             files.push((None, path));
-        } else if path.extension().is_some_and(|extension| extension == "json") && path.is_file() {
+        } else if path.extension().is_some_and(|extension| extension == "json") && !path.is_dir() {
             files.push((path.file_stem().map(|stem| stem.to_string_lossy().into_owned()), path));
-        } else if envelope.is_file() {
+        } else if is_hosts_folder(&path, &envelope) {
             files.push((path.file_name().map(|name| name.to_string_lossy().into_owned()), envelope));
         }
     }
     files.sort();
     Ok(files)
+}
+
+/// Whether an entry stands for a host. One that cannot be looked into does, so that its host is told of as unreadable:
+/// left out in silence it would be a run with fewer ranks.
+fn is_hosts_folder(entry: &Path, envelope: &Path) -> bool {
+    match fs_err::metadata(entry) {
+        Ok(metadata) if metadata.is_dir() => fs_err::symlink_metadata(envelope)
+            .map_or_else(|error| error.kind() != std::io::ErrorKind::NotFound, |_| true),
+        Ok(_) => false,
+        Err(_) => true,
+    }
 }
 
 fn programs(name: Option<&str>, reading: Reading) -> Vec<NamedProgram> {

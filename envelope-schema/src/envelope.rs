@@ -7,6 +7,9 @@ use crate::finding::Finding;
 use crate::libtorch::LibtorchRecord;
 use crate::rule;
 
+/// The name of an envelope's file in the folder of its host.
+pub const FILE_NAME: &str = "envelope.json";
+
 /// The published per-host envelope, kept to the byte: three fields, `cwd_subpath` left out when empty
 /// and read as empty when missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

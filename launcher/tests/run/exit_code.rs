@@ -1,8 +1,8 @@
 //! The exit code tells the truth, and the report all of it.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::BufRead as _;
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::{Child, Stdio};
+use std::process::Child;
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
@@ -73,14 +73,8 @@ fn the_failure_shows_the_last_lines_of_its_stderr_and_where_the_rest_is() {
 fn a_signal_ends_all_ranks_and_then_the_launcher() {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         let stage = Stage::new();
-        let mut child = stage
-            .command()
-            .args(["run", "--nproc", "2", "--", "/bin/sh", "-c", "echo $$; exec sleep 600"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines().take(2);
+        let (child, stdout) = stage.start(2, "echo $$; exec sleep 600");
+        let lines = stdout.lines().take(2);
         let ranks: Vec<i32> = lines.map(|line| line.unwrap().rsplit(' ').next().unwrap().parse().unwrap()).collect();
         kill(Pid::from_raw(child.id() as i32), signal).unwrap();
         let status = within(child, |mut child: Child| child.wait());

@@ -1,6 +1,6 @@
 //! What ranks write, seen in files and on the console.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::BufRead as _;
 use std::process::{Child, Command, Stdio};
 
 use crate::stage::{Stage, seen, within};
@@ -39,15 +39,10 @@ fn lines_of_eight_ranks_are_whole_and_all_there() {
 #[test]
 fn a_reader_that_goes_away_costs_no_byte_and_ends_no_rank() {
     let stage = Stage::new();
-    let mut child = stage
-        .command()
-        .args(["run", "--nproc", "1", "--", "/bin/sh", "-c", "seq 100000; until [ -e go ]; do sleep 0.01; done; seq 9"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let (child, mut stdout) = stage.start(1, "seq 100000; until [ -e go ]; do sleep 0.01; done; seq 9");
     let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    stdout.read_line(&mut line).unwrap();
+    drop(stdout);
     assert_eq!(line, "[local:0] 1\n");
     stage.write("go", "", 0o644);
     let status = within(child, |mut child: Child| child.wait());
@@ -77,16 +72,11 @@ sys.exit(status)";
 #[test]
 fn a_line_that_was_begun_is_shown_before_it_ends() {
     let stage = Stage::new();
-    let mut child = stage
-        .command()
-        .args(["run", "--nproc", "1", "--", "/bin/sh", "-c", "printf 'ready? '; until [ -e go ]; do sleep 0.01; done"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let (child, mut stdout) = stage.start(1, "printf 'ready? '; until [ -e go ]; do sleep 0.01; done");
     let mut line = String::new();
     // The rank ends only when this was read.
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    stdout.read_line(&mut line).unwrap();
+    drop(stdout);
     assert_eq!(line, "[local:0] ready? \n");
     stage.write("go", "", 0o644);
     assert_eq!(within(child, |mut child: Child| child.wait()).code(), Some(0));

@@ -1,9 +1,10 @@
 //! A place to run in, and what is seen of a run from outside.
 
 use std::ffi::OsStr;
+use std::io::BufReader;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -47,6 +48,15 @@ impl Stage {
     /// Runs a shell script as so many ranks; its arguments stand behind.
     pub(crate) fn sh(&self, options: &[&str], script: &str) -> Seen {
         self.run(["run"].iter().chain(options).copied().chain(["--", "/bin/sh", "-c", script]))
+    }
+
+    /// Starts this many ranks of a shell program, for a test that reads their stdout while they run.
+    pub(crate) fn start(&self, ranks: u32, script: &str) -> (Child, BufReader<ChildStdout>) {
+        let mut command = self.command();
+        command.args(["run", "--nproc", &ranks.to_string(), "--", "/bin/sh", "-c", script]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        (child, stdout)
     }
 
     pub(crate) fn write(&self, name: &str, text: &str, mode: u32) -> PathBuf {

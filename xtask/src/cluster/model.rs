@@ -269,6 +269,11 @@ impl Cluster {
         self.file.parent().unwrap_or_else(|| Utf8Path::new("/"))
     }
 
+    /// A place in the cluster file; of a key that the file does not have, the file itself.
+    pub fn or_file(&self, place: Place) -> Place {
+        if place.file.is_some() { place } else { Place::file(self.file.as_str()) }
+    }
+
     /// The kind of a host.
     pub fn kind_of(&self, host: &Host) -> &Kind {
         &self.kinds[host.kind]

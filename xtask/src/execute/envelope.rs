@@ -6,14 +6,14 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use tempfile::NamedTempFile;
+use torchlift_schema::envelope::FILE_NAME;
 use torchlift_schema::{Envelope, exit_code};
 
 use super::publish::sweep;
 use super::verify::Verified;
 use crate::error::CommandError;
-use crate::plan::BuildPlan;
+use crate::plan::{BuildPlan, PUBLISHED};
 
-const NAME: &str = "envelope.json";
 const TEMP: &str = ".envelope.json-";
 /// As any text file; there is nothing secret in an envelope.
 const MODE: u32 = 0o644;
@@ -29,7 +29,7 @@ pub(super) struct StagedEnvelope {
 
 /// The file of a host's envelope in the workspace `root`.
 pub fn envelope_file(root: &Utf8Path, host: &str) -> Utf8PathBuf {
-    root.join("target/cluster").join(host).join(NAME)
+    root.join(PUBLISHED).join(host).join(FILE_NAME)
 }
 
 /// Writes every envelope beside its place. When one cannot be written, none is put in.

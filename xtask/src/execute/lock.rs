@@ -8,6 +8,7 @@ use torchlift::env_vars::TORCHLIFT_INTERNAL_BUILD_LOCK;
 use torchlift_schema::exit_code;
 
 use crate::error::CommandError;
+use crate::plan::PUBLISHED;
 use crate::report::progress::Console;
 use crate::toolchain::Env;
 
@@ -41,7 +42,7 @@ impl WorkspaceLock {
     /// # Errors
     /// When the file cannot be made, or the build that holds it is what started us.
     pub fn take(root: &Utf8Path, env: &Env, console: Console) -> Result<Self, CommandError> {
-        let file = root.join("target/cluster/.lock");
+        let file = root.join(PUBLISHED).join(".lock");
         Self::of(&file, env, console).map_err(|error| {
             let is_inside = matches!(error, LockError::Inside);
             let failure = CommandError::new(exit_code::BUILD, format!("cannot build in `{root}`")).because(error);

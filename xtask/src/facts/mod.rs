@@ -250,8 +250,7 @@ fn foreign_paths(hosts: &[&Host], workspace: &WorkspaceFacts) -> BTreeSet<String
 
 /// The place of a kind's key, or the cluster file itself.
 fn kind_place(cluster: &Cluster, kind: usize, key: &str) -> Place {
-    let place = cluster.kinds.get(kind).map(|kind| kind.places.at(key)).unwrap_or_default();
-    if place.file.is_some() { place } else { Place::file(cluster.file.as_str()) }
+    cluster.or_file(cluster.kinds.get(kind).map(|kind| kind.places.at(key)).unwrap_or_default())
 }
 
 /// What is known of the libtorch of each kind.

@@ -10,6 +10,7 @@ use std::path::Component;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use sha2::{Digest as _, Sha256};
+use torchlift::preflight::digest::hex;
 use zip::ZipArchive;
 
 /// Symbolic link, in the type bits of a Unix mode.
@@ -278,16 +279,6 @@ fn stays_inside(root: &Utf8Path, from: &Utf8Path, target: &str) -> bool {
         }
     }
     true
-}
-
-/// Lower-case hex.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }
 
 /// The SHA-256 of a file, lower-case hex.

@@ -12,7 +12,7 @@ use torchlift::preflight::symbols::CxxAbi;
 use torchlift::preflight::{ElfError, elf, symbols};
 use torchlift_schema::Accelerator;
 
-use super::archive::hex;
+use torchlift::preflight::digest::hex;
 
 /// What the files of a variant say.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -205,7 +205,7 @@ mod tests {
         let text = format!("a/b.h,sha256={empty},0\r\n\"a,\"\"b\",sha256={empty},0\nx.dist-info/RECORD,,\n");
         let record = parse_record(&text);
         assert_eq!(record.keys().collect::<Vec<_>>(), ["a,\"b", "a/b.h"]);
-        assert_eq!(super::super::archive::hex(&record["a/b.h"])[..8], *"e3b0c442");
+        assert_eq!(torchlift::preflight::digest::hex(&record["a/b.h"])[..8], *"e3b0c442");
     }
 
     #[test]

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 
 use camino::Utf8Path;
 use sha2::{Digest as _, Sha256};
+use torchlift::preflight::digest::hex;
 use torchlift_schema::{Accelerator, Finding};
 
 use super::check;
 use super::key::{BuildKey, KeyMaker};
 use super::rustflags::{self, Handover};
-use super::{Build, BuildLibtorch, BuildPlan, HostBuild, HostLibtorch, Inputs};
+use super::{Build, BuildLibtorch, BuildPlan, HostBuild, HostLibtorch, Inputs, PUBLISHED};
 use crate::cluster::{Host, Kind, Toolchain};
 use crate::libtorch::Variant;
-use crate::workspace::{Program, hex, resolve};
+use crate::workspace::{Program, resolve};
 
 /// Libraries that register themselves when loaded, and that no symbol of a program asks for: the linker drops them
 /// from a program unless it is told not to.
@@ -288,7 +289,7 @@ fn place(
         name: host.name.clone(),
         kind: Some(kind.name.clone()).filter(|name| !name.is_empty()),
         build,
-        bin: format!("target/cluster/{}/{slug}/{}/{}", host.name, inputs.job.profile, program.name),
+        bin: format!("{PUBLISHED}/{}/{slug}/{}/{}", host.name, inputs.job.profile, program.name),
         ld_library_path: folders.join(":"),
         cwd_subpath: inputs.job.cwd.clone(),
         libtorch,

@@ -14,7 +14,7 @@ pub const ACCEPTABLE: &[&str] = &["libtorch-not-chosen", "libtorch-other-version
 /// Findings about the chosen hosts.
 pub(super) fn hosts(inputs: &Inputs<'_>, findings: &mut Vec<Finding>) {
     for host in inputs.hosts {
-        let place = |key: &str| or_file(host.places.at(key), inputs).on(&host.name);
+        let place = |key: &str| inputs.cluster.or_file(host.places.at(key)).on(&host.name);
         let reach = match &host.reach {
             Reach::Local => None,
             Reach::Ssh(_) => Some("ssh"),
@@ -197,10 +197,5 @@ pub(super) fn library_paths(plan: &BuildPlan, findings: &mut Vec<Finding>) {
 }
 
 fn kind_place(inputs: &Inputs<'_>, kind: &Kind, key: &str) -> Place {
-    or_file(kind.places.at(key), inputs)
-}
-
-/// A place in the cluster file; of a key that the file does not have, the file itself.
-fn or_file(place: Place, inputs: &Inputs<'_>) -> Place {
-    if place.file.is_some() { place } else { Place::file(inputs.cluster.file.as_str()) }
+    inputs.cluster.or_file(kind.places.at(key))
 }

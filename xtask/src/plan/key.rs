@@ -9,7 +9,7 @@ use std::fmt;
 use sha2::{Digest as _, Sha256};
 
 use crate::toolchain::Env;
-use crate::workspace::hex;
+use torchlift::preflight::digest::hex;
 
 /// Hex digits that name a folder: 64 bits, since builds of one workspace are told apart by it and nothing else.
 const DIGITS: usize = 16;

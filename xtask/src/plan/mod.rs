@@ -28,6 +28,9 @@ use crate::libtorch::Variant;
 use crate::toolchain::{Env, RustcFacts};
 use crate::workspace::{Program, WorkspaceFacts};
 
+/// Where binaries and envelopes are published, below the workspace.
+pub const PUBLISHED: &str = "target/cluster";
+
 /// Everything that a plan is made of.
 #[derive(Debug)]
 pub struct Inputs<'a> {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use torchlift_schema::Finding;
 
-use super::progress::{counted, duration, size};
+use super::progress::{counted, duration};
+use crate::libtorch::event::human_size;
 use crate::plan::{BuildPlan, HostBuild};
 
 /// What a build did.
@@ -72,7 +73,7 @@ pub fn render(report: &BuildReport) -> String {
     }
     for host in &report.hosts {
         let state = if host.is_new { "new" } else { "unchanged" };
-        let _ = writeln!(text, "host {}: {} ({}, {state})", host.host, host.bin, size(host.size));
+        let _ = writeln!(text, "host {}: {} ({}, {state})", host.host, host.bin, human_size(host.size));
     }
     let time = duration(Duration::from_millis(report.elapsed_ms));
     let _ = writeln!(text, "job {} is ready for {} in {time}", report.job, counted(report.hosts.len(), "host"));

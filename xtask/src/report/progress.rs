@@ -166,27 +166,18 @@ pub(crate) fn duration(time: Duration) -> String {
     }
 }
 
-/// Rounded for people, in units of 1000.
-pub(crate) fn size(bytes: u64) -> String {
-    match bytes {
-        0..1_000 => format!("{bytes} B"),
-        1_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
-        _ => format!("{:.1} GB", bytes as f64 / 1e9),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::libtorch::event::human_size;
 
     #[test]
     fn numbers_are_rounded_for_people() {
         assert_eq!(duration(Duration::from_millis(349)), "0.3 s");
         assert_eq!(duration(Duration::from_secs(125)), "2 min 05 s");
-        assert_eq!(size(999), "999 B");
-        assert_eq!(size(4_440_000), "4.4 MB");
-        assert_eq!(size(2_100_000_000), "2.1 GB");
+        assert_eq!(human_size(999), "999 B");
+        assert_eq!(human_size(4_440_000), "4.4 MB");
+        assert_eq!(human_size(2_100_000_000), "2.1 GB");
         assert_eq!((counted(1, "host"), counted(2, "host")), ("1 host".to_owned(), "2 hosts".to_owned()));
     }
 }

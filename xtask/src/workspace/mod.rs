@@ -14,7 +14,6 @@ use torchlift_schema::exit_code;
 
 pub(crate) use program::offer;
 pub use program::{ArtifactKind, Program, resolve};
-pub(crate) use source::hex;
 pub use source::{SourceId, source_id, source_times};
 
 use crate::error::CommandError;

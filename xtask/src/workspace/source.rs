@@ -11,6 +11,7 @@ use std::time::SystemTime;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use sha2::{Digest as _, Sha256};
+use torchlift::preflight::digest::hex;
 
 use crate::toolchain::Env;
 
@@ -237,14 +238,6 @@ fn digest_of(files: &BTreeMap<String, Utf8PathBuf>) -> io::Result<String> {
         }
     }
     Ok(hex(&digest.finalize())[..SHORT].to_owned())
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::collections::btree_map::Entry;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use torchlift_schema::envelope::FILE_NAME;
 use torchlift_schema::error::EnvelopeError;
 use torchlift_schema::read::{self, Reading};
 use torchlift_schema::{Finding, Place, exit_code};
@@ -105,8 +106,8 @@ fn files_of(folder: &Path) -> Result<Vec<(Option<String>, PathBuf)>, CommandErro
     let mut files = Vec::new();
     for entry in fs_err::read_dir(folder).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
-        let envelope = path.join("envelope.json");
-        if path.file_name().is_some_and(|name| name == "envelope.json") {
+        let envelope = path.join(FILE_NAME);
+        if path.file_name().is_some_and(|name| name == FILE_NAME) {
             // The folder is one host's.
             files.push((None, path));
         } else if path.extension().is_some_and(|extension| extension == "json") && !path.is_dir() {

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+/// The default of `--runs`, below the folder that a command is about.
+pub const RUNS_DIR: &str = ".torchlift/runs";
+
 /// How a run ends, what its ranks get, and how it is shown.
 #[derive(Clone, Debug, Args)]
 pub struct RunFlags {
@@ -28,7 +31,7 @@ pub struct RunFlags {
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s", help_heading = "Run")]
     pub grace: Duration,
     /// Folder that gets a folder for each run
-    #[arg(long, value_name = "DIR", default_value = ".torchlift/runs", help_heading = "Run")]
+    #[arg(long, value_name = "DIR", default_value = RUNS_DIR, help_heading = "Run")]
     pub runs: PathBuf,
     /// Print each rank's command, folder and environment, and start nothing
     #[arg(long, help_heading = "Output")]

@@ -14,7 +14,7 @@ mod watchers;
 pub use arguments::RunArgs;
 pub use envelopes::{NamedProgram, read as read_envelopes};
 pub use execute::execute;
-pub use flags::{Format, RunFlags, RunOptions};
+pub use flags::{Format, RUNS_DIR, RunFlags, RunOptions};
 
 use crate::commands::Context;
 use crate::error::CommandError;

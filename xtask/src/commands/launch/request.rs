@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use torchlift::clock;
+use torchlift::commands::run::RUNS_DIR;
 use torchlift::plan::{Device, HostRequest, Program, RunRequest, run_id};
 use torchlift_schema::{Artifact, Envelope, Finding, exit_code};
 
@@ -13,9 +14,6 @@ use crate::commands::Context;
 use crate::error::CommandError;
 use crate::facts::Facts;
 use crate::plan::{BuildPlan, HostBuild};
-
-/// The default of `--runs`: below the workspace, wherever in it the command is given.
-const RUNS: &str = ".torchlift/runs";
 
 /// The request for a run of the chosen hosts with these envelopes.
 ///
@@ -81,9 +79,10 @@ fn require(facts: &Facts, of_command_line: &[String]) -> Vec<String> {
     all
 }
 
+/// The default is below the workspace, wherever in it the command is given.
 fn runs_dir(given: &Path, facts: &Facts, context: &Context) -> PathBuf {
-    if given == Path::new(RUNS) {
-        facts.workspace.root.join(RUNS).into()
+    if given == Path::new(RUNS_DIR) {
+        facts.workspace.root.join(RUNS_DIR).into()
     } else {
         context.cwd.as_std_path().join(given).components().collect()
     }

@@ -8,7 +8,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use sha2::{Digest as _, Sha256};
 
 use super::VariantFacts;
-use crate::libtorch::archive::hex;
+use torchlift::preflight::digest::hex;
 
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Cached {

@@ -9,7 +9,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use sha2::{Digest as _, Sha256};
 use walkdir::WalkDir;
 
-use crate::libtorch::archive::hex;
+use torchlift::preflight::digest::hex;
 
 /// Headers of torch itself, where the tree shares its `include` with other software.
 const OWN_HEADERS: [&str; 4] = ["ATen", "c10", "caffe2", "torch"];

@@ -45,6 +45,12 @@ impl Clock {
     }
 }
 
+/// Lets time pass, so that what happens meanwhile is found together. Never a way to wait for something.
+#[expect(clippy::disallowed_methods, reason = "this is the clock")]
+pub(crate) fn pause(duration: Duration) {
+    std::thread::sleep(duration);
+}
+
 /// Seconds and nanoseconds since 1970 by the wall clock: for stamps and names, never for deadlines.
 #[expect(clippy::disallowed_methods, reason = "this is the clock")]
 pub fn wall() -> Duration {

@@ -12,6 +12,7 @@
 mod pipes;
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -19,7 +20,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
 use crate::allocator::Allocator;
 use crate::allocator::port::{self, PortError, Reservation};
-use crate::clock::{Clock, Moment};
+use crate::clock::{self, Clock, Moment};
 use crate::event::{End, Event, HostIndex, Observer, Outcome, Rank};
 use crate::plan::{HostPlan, LaunchPlan, RankPlan};
 use crate::process::handle::{GuardError, Household};
@@ -37,6 +38,9 @@ const FIRST_ATTEMPT: u32 = 0;
 const EVENTS: usize = 64;
 /// Milliseconds until a guard that could not take a request is asked again.
 const RETRY_MS: u64 = 5;
+/// While many ranks start, reports and output come every 0.1 ms, and waking up for each takes a core from what starts:
+/// what comes within this time is taken together.
+const GATHER: Duration = Duration::from_millis(1);
 /// The token of the signal pipe; guards and output pipes count upwards from the other two.
 const SIGNALS: u64 = u64::MAX;
 const GUARDS: u64 = 1 << 32;
@@ -226,6 +230,9 @@ impl<'a> Run<'a> {
             if let Some(outcome) = self.outcome {
                 self.wind_up(outcome);
                 return Ok(outcome);
+            }
+            if self.allocators.iter().any(Allocator::is_busy) {
+                clock::pause(GATHER);
             }
             let tokens = self.wait()?;
             for host in tokens.iter().filter(|token| (GUARDS..SIGNALS).contains(token)) {
@@ -436,14 +443,11 @@ impl<'a> Run<'a> {
 }
 
 /// What a rank is started with.
-fn command(plan: &LaunchPlan, host: HostIndex, rank: &RankPlan, port: u16, open_files: u64) -> Command {
+fn command<'a>(plan: &'a LaunchPlan, host: HostIndex, rank: &'a RankPlan, port: u16, open_files: u64) -> Command<'a> {
     let host = &plan.hosts[host.0];
-    let env = plan.environment(rank, port, FIRST_ATTEMPT);
-    Command {
-        program: host.program.clone(),
-        args: host.args.clone(),
-        env: env.into_iter().map(|(name, value)| (name, value.value)).collect(),
-        cwd: host.cwd.clone(),
-        open_files,
-    }
+    let planned =
+        host.env.iter().chain(&rank.env).map(|(name, entry)| (name.as_os_str(), entry.value.as_os_str().into()));
+    let late =
+        plan.late_variables(rank.rank, port, FIRST_ATTEMPT).map(|(name, value)| (OsStr::new(name), value.into()));
+    Command { program: &host.program, args: &host.args, env: planned.chain(late).collect(), cwd: &host.cwd, open_files }
 }

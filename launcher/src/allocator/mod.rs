@@ -24,6 +24,9 @@ pub use holder::Holder;
 /// Ranks that a guard was told to start and has not answered for, at most: bounds the descriptors on their way to it.
 const WINDOW: usize = 32;
 
+/// Ranks that are being started at once, from which on it is worth while to hear of them together.
+const BUSY: usize = 4;
+
 /// One host's allocator.
 #[derive(Debug)]
 pub(crate) struct Allocator {
@@ -96,8 +99,13 @@ impl Allocator {
         }
     }
 
+    /// Whether many ranks are being started at this moment, so that the guard has something to tell all the time.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.unanswered >= BUSY
+    }
+
     /// Hands over as much of the queue as the guard takes now. An error means that the guard is gone.
-    pub(crate) fn pump(&mut self, command: &dyn Fn(Rank) -> Command) -> nix::Result<Pumped> {
+    pub(crate) fn pump<'a>(&mut self, command: &dyn Fn(Rank) -> Command<'a>) -> nix::Result<Pumped> {
         let mut pumped = Pumped::default();
         while self.is_behind() {
             let Some(request) = self.queue.front().copied() else { break };
@@ -131,7 +139,7 @@ impl Allocator {
         Ok(pumped)
     }
 
-    fn hand_over(&self, request: Request, rank: Rank, command: &dyn Fn(Rank) -> Command) -> nix::Result<Pipes> {
+    fn hand_over<'a>(&self, request: Request, rank: Rank, command: &dyn Fn(Rank) -> Command<'a>) -> nix::Result<Pipes> {
         let refused = |error: std::io::Error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
         let bytes = command(rank).to_bytes().map_err(refused)?;
         let (stdout, stdout_write) = pipe2(OFlag::O_CLOEXEC)?;

@@ -57,6 +57,7 @@ fn plan(run_dir: &Path, ranks: u32) -> LaunchPlan {
             program: "/bin/true".into(),
             args: Vec::new(),
             cwd: "/".into(),
+            env: BTreeMap::new(),
             ranks: ranks.collect(),
         }],
     }

@@ -2,22 +2,19 @@
 //!
 //! Pure. The order is the design's: the allocator's own environment less cargo's, rustup's and ours; what is passed on;
 //! the job's; the host's; the library path; the cards; last the variables that say which rank it is.
-//! `MASTER_PORT` and what depends on the attempt come later, in [`super::LaunchPlan::environment`].
+//! `MASTER_PORT` and what depends on the attempt come later, in [`super::LaunchPlan::late_variables`].
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 
 use torchlift_schema::{Finding, Place};
 
-use super::EnvValue;
 use super::devices;
 use super::request::{Device, HostRequest, RunRequest};
+use super::{EnvValue, Environment};
 use crate::env_vars;
-
-/// A rank's variables before the port and the attempt are known.
-pub(super) type Environment = BTreeMap<OsString, EnvValue>;
 
 const DEVICE_ORDER: &str = "CUDA_DEVICE_ORDER";
 const PCI_ORDER: &str = "PCI_BUS_ID";
@@ -122,9 +119,16 @@ impl HostEnvironment {
         Self { shared, visible, visible_name }
     }
 
-    /// The environment of one rank of the host.
+    /// The variables that all ranks of the host have alike; what each of them gets of its own is not in it.
+    pub(super) fn without(self, names: &BTreeSet<&OsStr>) -> Environment {
+        let mut shared = self.shared;
+        shared.retain(|name, _| !names.contains(name.as_os_str()));
+        shared
+    }
+
+    /// The variables that one rank of the host has of its own: the same names for each.
     pub(super) fn rank(&self, request: &RunRequest, host: &HostRequest, at: Coordinates, master: &str) -> Environment {
-        let mut env = self.shared.clone();
+        let mut env = Environment::new();
         let mut set = |name: &str, value: OsString| {
             env.insert(name.into(), EnvValue { value, is_secret: false });
         };

@@ -11,7 +11,7 @@ use torchlift_schema::{Finding, PerHostEnvelope, Place};
 
 use super::environment::{self, Coordinates, HostEnvironment};
 use super::request::{HostRequest, Program, RunRequest};
-use super::{HostPlan, LaunchPlan, RankPlan};
+use super::{HostPlan, LATE, LaunchPlan, RankPlan};
 use crate::event::Rank;
 
 /// All hosts of a run are this machine for now.
@@ -58,10 +58,12 @@ pub fn build(request: &RunRequest, find_program: &dyn Fn(&OsStr) -> Option<PathB
             };
             RankPlan { rank: Rank(rank), local_rank, env: shared.rank(request, host, at, MASTER_ADDR) }
         });
-        let ranks = ranks.collect();
+        let ranks: Vec<RankPlan> = ranks.collect();
         next_rank += host.slots;
         let (program, args) = command(request, host, find_program, &mut findings);
-        hosts.push(HostPlan { name: host.name.clone(), program, args, cwd, ranks });
+        let names = ranks.first().into_iter().flat_map(|rank| rank.env.keys()).map(OsString::as_os_str);
+        let env = shared.without(&names.chain(LATE.map(OsStr::new)).collect());
+        hosts.push(HostPlan { name: host.name.clone(), program, args, cwd, env, ranks });
     }
     if findings.iter().any(Finding::is_error) {
         return Err(findings);

@@ -23,6 +23,12 @@ use std::time::Duration;
 use crate::env_vars;
 use crate::event::Rank;
 
+/// Variables of a rank that nobody knows before the port is held and the attempt begins.
+const LATE: [&str; 4] =
+    [MASTER_PORT, "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_ERROR_FILE", env_vars::TORCHLIFT_ATTEMPT];
+/// The port of rank 0, for all ranks.
+pub(crate) const MASTER_PORT: &str = "MASTER_PORT";
+
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchPlan {
@@ -51,6 +57,8 @@ pub struct HostPlan {
     pub args: Vec<OsString>,
     /// The folder that ranks run in, absolute.
     pub cwd: PathBuf,
+    /// The variables that all its ranks have alike.
+    pub env: Environment,
     /// Its ranks: contiguous, local rank by local rank.
     pub ranks: Vec<RankPlan>,
 }
@@ -62,10 +70,13 @@ pub struct RankPlan {
     pub rank: Rank,
     /// Its place on its host, from 0.
     pub local_rank: u32,
-    /// The whole environment but for `MASTER_PORT` and what depends on the attempt;
-    /// [`LaunchPlan::environment`] adds those.
-    pub env: BTreeMap<OsString, EnvValue>,
+    /// The variables that are its own, none of which its host has, but for `MASTER_PORT` and what depends on the attempt:
+    /// those are [`LaunchPlan::late_variables`].
+    pub env: Environment,
 }
+
+/// Variables by name.
+pub type Environment = BTreeMap<OsString, EnvValue>;
 
 /// A variable's value, and whether it may be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,15 +98,22 @@ impl LaunchPlan {
         self.run_dir.join(format!("attempt-{attempt}")).join(rank.0.to_string())
     }
 
-    /// A rank's whole environment: its plan's, with the port and what depends on the attempt.
-    pub fn environment(&self, rank: &RankPlan, port: u16, attempt: u32) -> BTreeMap<OsString, EnvValue> {
-        let open = |value: OsString| EnvValue { value, is_secret: false };
-        let mut env = rank.env.clone();
-        env.insert("MASTER_PORT".into(), open(port.to_string().into()));
-        env.insert("TORCHELASTIC_RESTART_COUNT".into(), open(attempt.to_string().into()));
-        env.insert(env_vars::TORCHLIFT_ATTEMPT.into(), open(attempt.to_string().into()));
-        let error_file = self.rank_dir(rank.rank, attempt).join("error.json");
-        env.insert("TORCHELASTIC_ERROR_FILE".into(), open(error_file.into()));
-        env
+    /// A rank's whole environment: its host's, its own, and what is known last.
+    pub fn environment(&self, host: &HostPlan, rank: &RankPlan, port: u16, attempt: u32) -> Environment {
+        let late = self.late_variables(rank.rank, port, attempt);
+        let late = late.map(|(name, value)| (name.into(), EnvValue { value, is_secret: false }));
+        let planned = host.env.iter().chain(&rank.env).map(|(name, entry)| (name.clone(), entry.clone()));
+        planned.chain(late).collect()
+    }
+
+    /// The variables of a rank that nobody knows before the port is held and the attempt begins.
+    pub fn late_variables(&self, rank: Rank, port: u16, attempt: u32) -> [(&'static str, OsString); 4] {
+        let [port_name, restarts, error_file, attempt_name] = LATE;
+        [
+            (port_name, port.to_string().into()),
+            (restarts, attempt.to_string().into()),
+            (error_file, self.rank_dir(rank, attempt).join("error.json").into()),
+            (attempt_name, attempt.to_string().into()),
+        ]
     }
 }

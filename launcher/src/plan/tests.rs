@@ -66,8 +66,12 @@ fn errors(request: &RunRequest) -> Vec<String> {
 }
 
 fn value<'a>(planned: &'a Planned, rank: usize, name: &str) -> Option<&'a str> {
-    let ranks: Vec<&RankPlan> = planned.plan.hosts.iter().flat_map(|host| &host.ranks).collect();
-    ranks[rank].env.get(OsStr::new(name)).map(|entry| entry.value.to_str().unwrap())
+    let ranks = planned.plan.hosts.iter().flat_map(|host| host.ranks.iter().map(move |rank| (host, rank)));
+    let (host, rank) = ranks.into_iter().nth(rank).unwrap();
+    let name = OsStr::new(name);
+    let (of_rank, of_host) = (rank.env.get(name), host.env.get(name));
+    assert!(of_rank.is_none() || of_host.is_none(), "{} is both the rank's and its host's", name.display());
+    of_rank.or(of_host).map(|entry| entry.value.to_str().unwrap())
 }
 
 #[test]
@@ -89,7 +93,7 @@ fn a_rank_gets_exactly_these_variables() {
     let planned = planned(&request);
     let rank = &planned.plan.hosts[1].ranks[0];
     let mut text = String::new();
-    for (name, entry) in planned.plan.environment(rank, 29_500, 0) {
+    for (name, entry) in planned.plan.environment(&planned.plan.hosts[1], rank, 29_500, 0) {
         let mark = if entry.is_secret { " (secret)" } else { "" };
         let _ = writeln!(text, "{}={}{mark}", name.display(), entry.value.display());
     }
@@ -151,7 +155,7 @@ fn every_torchrun_variable_is_set_and_no_other_run_shines_through() {
         request.base_env.insert(name.into(), "from outside".into());
     }
     let planned = planned(&request);
-    let env = planned.plan.environment(&planned.plan.hosts[0].ranks[0], 4_711, 2);
+    let env = planned.plan.environment(&planned.plan.hosts[0], &planned.plan.hosts[0].ranks[0], 4_711, 2);
     for name in env_vars::TORCHRUN {
         let entry = env.get(OsStr::new(name)).unwrap_or_else(|| panic!("{name} is missing"));
         // torchrun takes this one over from outside too.
@@ -248,7 +252,7 @@ fn what_is_passed_on_is_secret_and_what_is_unset_is_told() {
     request.base_env.extend(env([("TOKEN", "hunter2"), ("RUST_LOG", "debug")]));
     request.env_pass = ["TOKEN", "RUST_LOG", "NOT_THERE"].map(str::to_owned).to_vec();
     let planned = planned(&request);
-    let env = &planned.plan.hosts[0].ranks[0].env;
+    let env = &planned.plan.hosts[0].env;
     assert!(env[OsStr::new("TOKEN")].is_secret);
     assert_eq!(env[OsStr::new("RUST_LOG")].value, "debug");
     assert!(!env.contains_key(OsStr::new("NOT_THERE")));

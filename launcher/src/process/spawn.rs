@@ -5,13 +5,14 @@
 //! The guard starts it by `clone(CLONE_VM | CLONE_VFORK)`, as `posix_spawn` does: nothing is copied, and the failure of a step
 //! comes back in shared memory with its `errno`. `posix_spawn` itself cannot set the parent-death signal.
 
+use std::borrow::Cow;
 use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_void};
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -26,15 +27,15 @@ const STACK_SIZE: usize = 64 * 1024;
 
 /// What one rank is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Command {
+pub(crate) struct Command<'a> {
     /// The program, absolute.
-    pub(crate) program: PathBuf,
+    pub(crate) program: &'a Path,
     /// Its arguments, without its own name.
-    pub(crate) args: Vec<OsString>,
-    /// Its whole environment.
-    pub(crate) env: Vec<(OsString, OsString)>,
+    pub(crate) args: &'a [OsString],
+    /// Its whole environment: borrowed where it can be, because a host may have hundreds of ranks.
+    pub(crate) env: Vec<(&'a OsStr, Cow<'a, OsStr>)>,
     /// Its working folder, absolute.
-    pub(crate) cwd: PathBuf,
+    pub(crate) cwd: &'a Path,
     /// Its soft limit of open files.
     pub(crate) open_files: u64,
 }
@@ -58,7 +59,7 @@ pub(crate) struct SpawnFailure {
     pub(crate) errno: Errno,
 }
 
-impl Command {
+impl Command<'_> {
     /// The command as bytes. A NUL inside a string is `EINVAL`.
     pub(crate) fn to_bytes(&self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
@@ -67,7 +68,7 @@ impl Command {
         bytes.extend((self.env.len() as u64).to_ne_bytes());
         push(&mut bytes, &[self.cwd.as_os_str()])?;
         push(&mut bytes, &[self.program.as_os_str()])?;
-        for arg in &self.args {
+        for arg in self.args {
             push(&mut bytes, &[arg])?;
         }
         for (name, value) in &self.env {

@@ -35,16 +35,16 @@ fn command(planned: &Planned, host: &HostPlan, rank: &RankPlan) -> String {
     let mut text = format!("\n# rank {} on host {}, local rank {}\n", rank.rank.0, host.name, rank.local_rank);
     text.push_str(&format!("cd {} && env", quote(host.cwd.as_os_str())));
     // A shell sets `_` anew for every command, and `cd` has just set OLDPWD.
-    let mut removed = shown::removed(planned, rank);
+    let mut removed = shown::removed(planned, host, rank);
     removed.retain(|name| *name != "_" && *name != OLDPWD);
-    if !rank.env.contains_key(OsStr::new(OLDPWD)) {
+    if !host.env.contains_key(OsStr::new(OLDPWD)) {
         removed.push(OsStr::new(OLDPWD));
     }
     for name in removed {
         text.push_str(&format!(" -u {}", quote(name)));
     }
-    let port = Some(planned.plan.master_port.unwrap_or(EXAMPLE_PORT));
-    for (name, entry) in shown::own(planned, rank, port) {
+    let port = planned.plan.master_port.unwrap_or(EXAMPLE_PORT);
+    for (name, entry) in shown::own(planned, host, rank, port) {
         let value = match (entry.is_secret, is_identifier(&name)) {
             (false, _) => quote(&entry.value),
             (true, true) => format!("\"${}\"", name.to_string_lossy()),

@@ -153,8 +153,8 @@ fn is_zero(number: &u64) -> bool {
 
 /// Gathers what happened.
 #[derive(Debug)]
-pub struct Record {
-    plan: LaunchPlan,
+pub struct Record<'a> {
+    plan: &'a LaunchPlan,
     attempt: u32,
     start: Moment,
     /// Wall clock at the start, time since 1970.
@@ -176,11 +176,11 @@ pub struct RankRecord {
     pub ended: Option<(Moment, End)>,
 }
 
-impl Record {
+impl<'a> Record<'a> {
     /// A record of nothing yet. `wall` is the wall clock at `start`.
-    pub fn new(plan: &LaunchPlan, attempt: u32, start: Moment, wall: Duration) -> Self {
+    pub fn new(plan: &'a LaunchPlan, attempt: u32, start: Moment, wall: Duration) -> Self {
         Self {
-            plan: plan.clone(),
+            plan,
             attempt,
             start,
             wall,
@@ -273,7 +273,7 @@ impl Record {
     }
 }
 
-impl Observer for Record {
+impl Observer for Record<'_> {
     fn observe(&mut self, now: Moment, event: &Event<'_>) {
         self.last = now;
         match event {

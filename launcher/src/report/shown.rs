@@ -2,12 +2,13 @@
 //!
 //! This is `plan.json` in the run's folder, and `--dry-run --format json`.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 
 use serde::Serialize;
 
-use crate::plan::{EnvValue, HostPlan, LaunchPlan, Planned, RankPlan};
+use crate::plan::{EnvValue, Environment, HostPlan, LaunchPlan, MASTER_PORT, Planned, RankPlan};
 
 /// Name of the plan in a run's folder.
 pub const PLAN: &str = "plan.json";
@@ -83,52 +84,74 @@ pub fn plan(planned: &Planned) -> ShownPlan {
     }
 }
 
-/// A rank's variables that are not merely inherited.
-pub fn own(planned: &Planned, rank: &RankPlan, port: Option<u16>) -> BTreeMap<OsString, EnvValue> {
-    let mut env = planned.plan.environment(rank, port.unwrap_or_default(), 0);
-    if port.is_none() {
-        env.remove(OsStr::new("MASTER_PORT"));
-    }
-    env.retain(|name, entry| entry.is_secret || planned.base_env.get(name) != Some(&entry.value));
+/// A rank's variables that are not merely inherited, of the first attempt.
+pub fn own(planned: &Planned, host: &HostPlan, rank: &RankPlan, port: u16) -> Environment {
+    let mut env = planned.plan.environment(host, rank, port, 0);
+    env.retain(|name, entry| !is_inherited(planned, name, entry));
     env
 }
 
 /// Names of variables that the launcher has and a rank does not get.
-pub fn removed<'a>(planned: &'a Planned, rank: &RankPlan) -> Vec<&'a OsStr> {
-    let env = planned.plan.environment(rank, 0, 0);
-    planned.base_env.keys().filter(|name| !env.contains_key(*name)).map(OsString::as_os_str).collect()
+pub fn removed<'a>(planned: &'a Planned, host: &HostPlan, rank: &RankPlan) -> Vec<&'a OsStr> {
+    let late = planned.plan.late_variables(rank.rank, 0, 0).map(|(name, _)| OsStr::new(name));
+    let is_given = |name: &OsString| {
+        host.env.contains_key(name) || rank.env.contains_key(name) || late.contains(&name.as_os_str())
+    };
+    planned.base_env.keys().filter(|name| !is_given(name)).map(OsString::as_os_str).collect()
+}
+
+fn is_inherited(planned: &Planned, name: &OsStr, entry: &EnvValue) -> bool {
+    !entry.is_secret && planned.base_env.get(name) == Some(&entry.value)
+}
+
+/// What a rank has and its host has not, of the first attempt: no copy of it, because a host may have many ranks.
+fn variables<'a>(plan: &LaunchPlan, rank: &'a RankPlan) -> BTreeMap<&'a OsStr, Cow<'a, OsStr>> {
+    let mut variables: BTreeMap<_, _> =
+        rank.env.iter().map(|(name, entry)| (name.as_os_str(), Cow::Borrowed(entry.value.as_os_str()))).collect();
+    for (name, value) in plan.late_variables(rank.rank, plan.master_port.unwrap_or_default(), 0) {
+        if name != MASTER_PORT || plan.master_port.is_some() {
+            variables.insert(OsStr::new(name), Cow::Owned(value));
+        }
+    }
+    variables
 }
 
 fn shown_host(planned: &Planned, host: &HostPlan) -> ShownHost {
-    let LaunchPlan { master_port, .. } = planned.plan;
-    let all: Vec<_> = host.ranks.iter().map(|rank| own(planned, rank, master_port)).collect();
-    let mut common = all.first().cloned().unwrap_or_default();
-    common.retain(|name, entry| all.iter().all(|env| env.get(name) == Some(entry)));
-    let first = host.ranks.first();
-    let inherited = first.into_iter().flat_map(|rank| rank.env.keys()).filter(|name| !all[0].contains_key(*name));
-    // A secret is the same for all ranks of a host.
-    let masked = common.iter().filter(|(_, entry)| entry.is_secret).map(|(name, _)| name);
-    let ranks = host.ranks.iter().zip(&all).map(|(rank, env)| ShownRank {
+    let all: Vec<_> = host.ranks.iter().map(|rank| variables(&planned.plan, rank)).collect();
+    let first = all.first().cloned().unwrap_or_default();
+    let is_common = |name: &OsStr| all.iter().all(|of| of.get(name) == first.get(name));
+    let is_known = |name: &OsStr, value: &OsStr| planned.base_env.get(name).is_some_and(|known| known == value);
+    let (inherited, told): (Vec<_>, Vec<_>) =
+        host.env.iter().partition(|(name, entry)| is_inherited(planned, name, entry));
+    let mut inherited: BTreeSet<&OsStr> = inherited.into_iter().map(|(name, _)| name.as_os_str()).collect();
+    inherited.extend(first.iter().filter(|(name, value)| is_known(name, value)).map(|(name, _)| *name));
+    let mut env: BTreeMap<String, String> = told.iter().map(|(name, entry)| (text(name), shown(entry))).collect();
+    let common = first.iter().filter(|(name, value)| is_common(name) && !is_known(name, value));
+    env.extend(common.map(|(name, value)| (text(name), text(value))));
+    let ranks = host.ranks.iter().zip(&all).map(|(rank, own)| ShownRank {
         rank: rank.rank.0,
         local_rank: rank.local_rank,
-        env: shown_env(env.iter().filter(|(name, _)| !common.contains_key(*name))),
+        env: own
+            .iter()
+            .filter(|(name, value)| !is_common(name) && !is_known(name, value))
+            .map(|(name, value)| (text(name), text(value)))
+            .collect(),
     });
     ShownHost {
         name: host.name.clone(),
         program: text(host.program.as_os_str()),
         args: host.args.iter().map(|arg| text(arg)).collect(),
         cwd: text(host.cwd.as_os_str()),
-        inherited: inherited.map(|name| text(name)).collect(),
-        removed: first.map(|rank| removed(planned, rank)).into_iter().flatten().map(text).collect(),
-        masked: masked.map(|name| text(name)).collect(),
-        env: shown_env(&common),
+        inherited: inherited.into_iter().map(text).collect(),
+        removed: host.ranks.first().map(|rank| removed(planned, host, rank)).into_iter().flatten().map(text).collect(),
+        masked: told.iter().filter(|(_, entry)| entry.is_secret).map(|(name, _)| text(name)).collect(),
         ranks: ranks.collect(),
+        env,
     }
 }
 
-fn shown_env<'a>(env: impl IntoIterator<Item = (&'a OsString, &'a EnvValue)>) -> BTreeMap<String, String> {
-    let value = |entry: &EnvValue| if entry.is_secret { MASK.to_owned() } else { text(&entry.value) };
-    env.into_iter().map(|(name, entry)| (text(name), value(entry))).collect()
+fn shown(entry: &EnvValue) -> String {
+    if entry.is_secret { MASK.to_owned() } else { text(&entry.value) }
 }
 
 fn text(bytes: &OsStr) -> String {

@@ -17,6 +17,7 @@ fn plan(run_dir: &Path) -> LaunchPlan {
         program: "/bin/true".into(),
         args: Vec::new(),
         cwd: "/".into(),
+        env: BTreeMap::new(),
         ranks: (0..2)
             .map(|local_rank| RankPlan { rank: Rank(first + local_rank), local_rank, env: BTreeMap::new() })
             .collect(),

@@ -55,7 +55,7 @@ fn folders(request: &RunRequest, host: &HostRequest, plan: &HostPlan) -> Vec<Fin
 
 fn start(host: &HostRequest, plan: &HostPlan, libraries: &HostLibraries, cache: &mut DigestCache) -> Vec<Finding> {
     let key = OsStr::new(env_vars::LD_LIBRARY_PATH);
-    let library_path = plan.ranks.first().and_then(|rank| rank.env.get(key)).map(|entry| entry.value.as_os_str());
+    let library_path = plan.env.get(key).map(|entry| entry.value.as_os_str());
     let library_path = LibraryPath::parse(library_path.unwrap_or_default());
     let own = program(host);
     let question = StartQuestion {

@@ -16,8 +16,8 @@ use crate::report::record::Record;
 use crate::report::{console, shown};
 
 /// The watchers of one attempt.
-pub(super) struct Watchers {
-    pub(super) record: Record,
+pub(super) struct Watchers<'a> {
+    pub(super) record: Record<'a>,
     pub(super) files: LogFiles,
     events: EventLog,
     /// None when ranks' lines are not shown.
@@ -25,12 +25,12 @@ pub(super) struct Watchers {
     is_quiet: bool,
 }
 
-impl Watchers {
+impl<'a> Watchers<'a> {
     /// Makes the files of a run whose folder is there already, `plan.json` among them.
     ///
     /// # Errors
     /// When one of them cannot be made.
-    pub(super) fn create(planned: &Planned, options: RunOptions, start: Moment, wall: Duration) -> io::Result<Self> {
+    pub(super) fn create(planned: &'a Planned, options: RunOptions, start: Moment, wall: Duration) -> io::Result<Self> {
         let plan = &planned.plan;
         let text = crate::report::json::text(&shown::plan(planned));
         crate::report::json::write_whole(&plan.run_dir, shown::PLAN, &text)?;
@@ -58,7 +58,7 @@ fn wants_colour(env: &BTreeMap<OsString, OsString>) -> bool {
     get(env_vars::NO_COLOR).is_none() && get(env_vars::TERM).is_some_and(|term| term != "dumb")
 }
 
-impl Observer for Watchers {
+impl Observer for Watchers<'_> {
     fn observe(&mut self, now: Moment, event: &Event<'_>) {
         self.record.observe(now, event);
         // Files first: the console may lag or be closed.

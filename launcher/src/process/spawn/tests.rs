@@ -2,6 +2,7 @@
 
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use nix::sys::wait::{WaitStatus, waitpid};
@@ -9,8 +10,25 @@ use nix::unistd::Pid;
 
 use super::*;
 
-fn command() -> Command {
-    Command {
+/// What a command borrows from.
+struct Wanted {
+    program: PathBuf,
+    args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+    cwd: PathBuf,
+    open_files: u64,
+}
+
+impl Wanted {
+    fn to_bytes(&self) -> io::Result<Vec<u8>> {
+        let env = self.env.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str().into()));
+        let Self { program, args, cwd, open_files, .. } = self;
+        Command { program, args, env: env.collect(), cwd, open_files: *open_files }.to_bytes()
+    }
+}
+
+fn command() -> Wanted {
+    Wanted {
         program: "/bin/prögram one".into(),
         args: vec!["".into(), "a b".into(), OsString::from_vec(vec![0xff, b'*'])],
         env: vec![("EMPTY".into(), "".into()), ("J".into(), "{\"a\":\"b c\"}".into())],
@@ -58,7 +76,7 @@ fn the_bare_loop_waits_for_all() {
 }
 
 /// Starts a command as a guard would; gives its exit code and its output.
-fn spawned(command: &Command) -> Result<(i32, String), SpawnFailure> {
+fn spawned(command: &Wanted) -> Result<(i32, String), SpawnFailure> {
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None).unwrap();
     let null = OwnedFd::from(fs_err::File::open("/dev/null").unwrap().into_parts().0);
     let image = Image::read(to_memfd(&command.to_bytes().unwrap()).unwrap()).unwrap();
@@ -74,15 +92,15 @@ fn spawned(command: &Command) -> Result<(i32, String), SpawnFailure> {
     }
 }
 
-fn plain(program: &Path) -> Command {
-    Command { program: program.into(), args: Vec::new(), env: Vec::new(), cwd: "/".into(), open_files: 1024 }
+fn plain(program: &Path) -> Wanted {
+    Wanted { program: program.into(), args: Vec::new(), env: Vec::new(), cwd: "/".into(), open_files: 1024 }
 }
 
-fn shell(script: &str) -> Command {
-    Command { args: vec!["-c".into(), script.into()], ..plain(Path::new("/bin/sh")) }
+fn shell(script: &str) -> Wanted {
+    Wanted { args: vec!["-c".into(), script.into()], ..plain(Path::new("/bin/sh")) }
 }
 
-fn failure(command: &Command) -> (StartStep, Errno) {
+fn failure(command: &Wanted) -> (StartStep, Errno) {
     let SpawnFailure { step, errno } = spawned(command).unwrap_err();
     (step, errno)
 }

@@ -1,13 +1,14 @@
 //! What crosses a process or a machine in Torchlift: types only, no I/O.
 //!
-//! Owns the per-host envelope, its reader and canonical writer, its JSON Schemas, findings, exit codes and the names
-//! of versions. Must not open a file, print, or read the environment.
+//! Owns the per-host envelope, its reader and canonical writer, its JSON Schemas, findings, exit codes, the names of
+//! GPUs and of versions. Must not open a file, print, or read the environment.
 
 mod digest;
 pub mod envelope;
 pub mod error;
 pub mod exit_code;
 pub mod finding;
+pub mod gpu;
 pub mod libtorch;
 mod limit;
 pub mod read;
@@ -22,4 +23,5 @@ pub mod write;
 pub use envelope::{Artifact, Envelope, PerHostEnvelope};
 pub use error::EnvelopeError;
 pub use finding::{Finding, Place, Severity};
+pub use gpu::{Capability, CudaArch, GfxTarget, GpuCode, Specificity, ToolkitVersion};
 pub use libtorch::{Accelerator, LibraryFile, LibtorchRecord, VariantId};

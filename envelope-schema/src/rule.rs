@@ -54,6 +54,21 @@ pub(crate) const TEXT: &str = r"^[^\x00]+$";
 /// A variant id: `<family>/<name>`.
 pub(crate) const VARIANT_ID: &str = r"^[A-Za-z0-9_+][A-Za-z0-9._+-]*/[A-Za-z0-9_+][A-Za-z0-9._+-]*$";
 
+/// A compute capability, such as `8.6`.
+pub(crate) const CAPABILITY: &str = r"^[1-9][0-9]?\.[0-9]$";
+
+/// A CUDA architecture, such as `sm_90a`.
+pub(crate) const CUDA_ARCH: &str = "^sm_[1-9][0-9]{1,2}[af]?$";
+
+/// An AMD target, such as `gfx90a:sramecc+:xnack-` or `gfx9-4-generic`.
+pub(crate) const GFX_TARGET: &str = r"^gfx[1-9][0-9]?([0-9a-f]{2}|(-[0-9a-f])?-generic)(:sramecc[+-])?(:xnack[+-])?$";
+
+/// A toolkit's version of two numbers, such as `12.8`.
+pub(crate) const TOOLKIT: &str = r"^(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})$";
+
+/// GPU code: `sm_90a`, `compute_90`, `compute_90@12.8`, or an AMD target.
+pub(crate) const GPU_CODE: &str = r"^(sm_[1-9][0-9]{1,2}[af]?|compute_[1-9][0-9]{1,2}[af]?(@(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3}))?|gfx[1-9][0-9]?([0-9a-f]{2}|(-[0-9a-f])?-generic)(:sramecc[+-])?(:xnack[+-])?)$";
+
 fn is_lower_hex(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
@@ -131,6 +146,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::gpu::{Capability, CudaArch, GfxTarget, GpuCode, ToolkitVersion};
 
     /// Texts near the rules: their own characters, in every order.
     fn near() -> impl Strategy<Value = String> {
@@ -143,6 +159,9 @@ mod tests {
             "[a-z_.+-]{0,3}/?[a-z_.+-]{0,3}/?",
             "[\\x00-\\x20\\x7f/.]{0,3}",
             ".{250,256}",
+            "(sm_?|compute_)?[0-9]{0,4}[.]?[0-9]?[abf]?(@[0-9]{0,5}[.][0-9]{0,2})?",
+            "gfx[0-9a-g]{0,5}(-[0-9a-g])?(-generic)?(:sramecc[+-]?)?(:xnack[+-]?)?",
+            "[0-9]{0,5}[.][0-9]{0,5}([.][0-9])?",
         ]
     }
 
@@ -174,6 +193,10 @@ mod tests {
         text.parse::<crate::VariantId>().is_ok()
     }
 
+    fn is_text_of<T: TryFrom<String>>(text: &str) -> bool {
+        T::try_from(text.to_owned()).is_ok()
+    }
+
     type Rule = (&'static str, fn(&str) -> bool);
 
     const RULES: &[Rule] = &[
@@ -193,11 +216,16 @@ mod tests {
         (CODE, is_code),
         (TEXT, is_text),
         (VARIANT_ID, is_variant_id),
+        (CAPABILITY, is_text_of::<Capability>),
+        (CUDA_ARCH, is_text_of::<CudaArch>),
+        (GFX_TARGET, is_text_of::<GfxTarget>),
+        (TOOLKIT, is_text_of::<ToolkitVersion>),
+        (GPU_CODE, is_text_of::<GpuCode>),
     ];
 
     #[test]
     fn every_pattern_is_held_against_its_predicate() {
-        let patterns = include_str!("rule.rs").lines().filter(|line| line.contains(": &str = ")).count();
+        let patterns = include_str!("rule.rs").lines().filter(|line| line.contains(": &str =")).count();
         // One of these lines is the filter above.
         assert_eq!(patterns - 1, RULES.len());
     }

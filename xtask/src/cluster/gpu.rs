@@ -1,5 +1,7 @@
 //! GPU capabilities of a kind, and the cards of a host.
 
+use torchlift_schema::gpu::{CudaArch, GfxProcessor, GfxTarget, GpuError};
+
 use super::code;
 use super::fields::{Fields, Text, wrong_type};
 use super::model::Device;
@@ -26,15 +28,15 @@ pub(super) fn capabilities(fields: &Fields<'_>) -> Vec<String> {
         }
         let Some(text) = super::fields::text(node, fields.findings) else { continue };
         match capability(text.value) {
-            Some(capability) if list.contains(&capability) => {
+            Ok(capability) if list.contains(&capability) => {
                 let message = format!("`{}` stands twice in this list", text.value);
                 fields.findings.error(code::DUPLICATE_VALUE, text.place, message, "leave one of them out");
             }
-            Some(capability) => list.push(capability),
-            None => fields.findings.error(
+            Ok(capability) => list.push(capability),
+            Err(message) => fields.findings.error(
                 code::BAD_CAPABILITY,
                 text.place,
-                format!("`{}` is no GPU capability", text.value),
+                message,
                 "write it as `8.6`, `sm_86` or `9.0a`; an AMD card's as `gfx90a`",
             ),
         }
@@ -42,23 +44,25 @@ pub(super) fn capabilities(fields: &Fields<'_>) -> Vec<String> {
     list
 }
 
-/// A capability in its usual form; none: it is none.
-pub(super) fn capability(text: &str) -> Option<String> {
-    if let Some(isa) = text.strip_prefix("gfx") {
-        let is_isa = (3..=6).contains(&isa.len()) && isa.bytes().all(|b| b.is_ascii_hexdigit());
-        return is_isa.then(|| text.to_owned());
+/// A card's capability in its usual form, or why it is none: a fragment for people.
+pub(super) fn capability(text: &str) -> Result<String, String> {
+    if text.starts_with("gfx") {
+        return match text.parse::<GfxTarget>() {
+            Ok(target) if matches!(target.processor, GfxProcessor::Generic { .. }) => {
+                Err(format!("`{text}` is what code is compiled for, and no card"))
+            }
+            Ok(target) => Ok(target.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
     }
-    let is_number = |part: &str| !part.is_empty() && part.len() <= 2 && part.bytes().all(|b| b.is_ascii_digit());
-    let without_suffix = text.strip_suffix(['a', 'f']).unwrap_or(text);
-    let suffix = &text[without_suffix.len()..];
-    let (major, minor) = match without_suffix.strip_prefix("sm_").or_else(|| without_suffix.strip_prefix("sm")) {
-        // The last digit is the minor version: `sm_120` is 12.0.
-        Some(digits) if digits.is_ascii() && digits.len() >= 2 => digits.split_at(digits.len() - 1),
-        Some(_) => return None,
-        None => without_suffix.split_once('.')?,
-    };
-    let is_capability = is_number(major) && is_number(minor) && minor.len() == 1 && !major.starts_with('0');
-    is_capability.then(|| format!("{major}.{minor}{suffix}"))
+    if text.strip_suffix("+PTX").is_some_and(|arch| arch.parse::<CudaArch>().is_ok()) {
+        return Err(format!("`{text}` is what code is compiled for, and no card"));
+    }
+    match text.parse::<CudaArch>() {
+        Ok(arch) => Ok(arch.dotted()),
+        Err(ambiguous @ GpuError::Ambiguous { .. }) => Err(ambiguous.to_string()),
+        Err(_) => Err(format!("`{text}` is no GPU capability")),
+    }
 }
 
 /// `devices` of a host; empty: all.
@@ -138,16 +142,31 @@ mod tests {
         assert_eq!(read("sm_120"), "12.0");
         assert_eq!(read("sm_90a"), "9.0a");
         assert_eq!(read("sm61"), "6.1");
+        assert_eq!(read("61"), "6.1");
+        assert_eq!(read("compute_90"), "9.0");
+        assert_eq!(read("12.0f"), "12.0f");
         assert_eq!(read("gfx90a"), "gfx90a");
         assert_eq!(read("gfx1100"), "gfx1100");
+        assert_eq!(read("gfx90a:xnack-"), "gfx90a:xnack-");
     }
 
     #[test]
     fn what_is_no_capability_is_refused() {
-        for bad in
-            ["", "6", "6.", ".1", "6.10", "six", "sm_", "sm_1", "06.1", "8.6+PTX", "gfx", "gfxyz", "123.0", "sm_ä1"]
-        {
-            assert_eq!(capability(bad), None, "{bad}");
+        let bad = ["", "6", "6.", ".1", "6.10", "six", "sm_", "sm_1", "06.1", "gfx", "gfxyz", "123.0", "sm_ä1"];
+        for text in bad {
+            assert!(capability(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_code_is_compiled_for_is_no_card() {
+        for text in ["8.6+PTX", "gfx11-generic"] {
+            assert!(capability(text).unwrap_err().contains("no card"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_mostly_meant_otherwise_is_asked_back() {
+        assert_eq!(capability("12").unwrap_err(), "`12` may stand for 1.2 or for 12.0: write the dot");
     }
 }

@@ -5,3 +5,5 @@
 mod demo;
 #[path = "real/fetch.rs"]
 mod fetch;
+#[path = "real/sources.rs"]
+mod sources;

@@ -295,6 +295,21 @@ fn a_runner_stands_before_the_program() {
 }
 
 #[test]
+fn words_that_no_program_can_be_given_are_found_at_once() {
+    let mut request = request(vec![host("a", 1), host("b", 1), host("c", 1)]);
+    request.args.push("a\0b".into());
+    request.hosts[0].runner = vec!["/usr/bin/env".to_owned(), "a\0b".to_owned()];
+    request.hosts[1].runner = vec![String::new()];
+    request.hosts[2].program = Program::Plain { program: "bin/train".into(), cwd: "work".into() };
+    let mut codes = errors(&request);
+    codes.sort();
+    assert_eq!(
+        codes,
+        ["argument-value", "program-path", "program-path", "runner-missing", "runner-value", "runner-value"]
+    );
+}
+
+#[test]
 fn all_that_is_wrong_is_found_at_once() {
     let mut request = request(vec![host("a", 0), host("a", 1), host("b", 1), host("c", 1)]);
     request.run_id = "../x".to_owned();

@@ -58,6 +58,20 @@ fn a_rank_reads_nothing_and_runs_where_torchlift_does() {
 }
 
 #[test]
+fn each_rank_sees_one_of_the_cards_on_request() {
+    let stage = Stage::new();
+    let script = "echo $CUDA_VISIBLE_DEVICES $LOCAL_RANK";
+    let run = |nproc: &str| {
+        let mut command = stage.command();
+        command.env("CUDA_VISIBLE_DEVICES", "3,5").args(["run", "--nproc", nproc, "--one-gpu-per-rank", "--quiet"]);
+        seen(command.args(["--", "/bin/sh", "-c", script]))
+    };
+    run("2").code(0);
+    assert_eq!((stage.log(0, "stdout"), stage.log(1, "stdout")), (b"3 0\n".to_vec(), b"5 0\n".to_vec()));
+    run("3").code(200).says("error[too-few-devices]");
+}
+
+#[test]
 fn a_program_with_a_slash_is_this_folder_s_and_one_without_is_looked_up() {
     let stage = Stage::new();
     stage.write("bin/tool", "#!/bin/sh\necho mine\n", 0o755);

@@ -126,7 +126,7 @@ fn every_envelope_that_cannot_be_used_is_told_at_once() {
     stage.write("cluster/node-c.json", &b, 0o644);
     stage.write("cluster/node-d.json", r#"{"bin": "/x", "ld_library_path": "a::b", "cwd_subpath": ".."}"#, 0o644);
     let seen = stage.run(["run", "--envelopes", "cluster"]);
-    seen.code(203).says("node-a/envelope.json").says("node-c.json").says("node-d.json");
+    seen.code(203).says("node-a/envelope.json").says("node-c.json").says("node-d.json").says("error[envelope-host]");
     assert!(seen.stderr.matches("error[").count() >= 5, "{}", seen.stderr);
     assert!(stage.runs().is_empty());
 }

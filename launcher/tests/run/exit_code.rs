@@ -2,13 +2,15 @@
 
 use std::io::BufRead as _;
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::Child;
+use std::process::{Child, Command, Stdio};
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::stage::{Stage, within};
+use crate::full_pipe::{FullPipe, wait_for_file_in_a_folder_of};
+use crate::skip::skip;
+use crate::stage::{Stage, seen, within};
 
 #[test]
 fn ranks_that_all_return_0_at_once_are_a_success() {
@@ -86,6 +88,50 @@ fn a_signal_ends_all_ranks_and_then_the_launcher() {
         assert_eq!(report["outcome"]["name"], signal.as_str());
         assert_eq!(report["exit_code"], 128 + signal as i32);
     }
+}
+
+#[test]
+fn a_signal_before_any_rank_ran_is_208() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
+        let stage = Stage::new();
+        let stderr = FullPipe::new();
+        let mut command = stage.command();
+        command.args(["run", "--nproc", "2", "--", "/bin/sh", "-c", ": > ran.$RANK"]);
+        let child = command.stdout(Stdio::null()).stderr(stderr.stdio()).spawn().unwrap();
+        // What is printed behind this file cannot be written yet, and the ranks come after that.
+        wait_for_file_in_a_folder_of(&stage.folder.join(".torchlift/runs"), "plan.json");
+        kill(Pid::from_raw(child.id() as i32), signal).unwrap();
+        // The command has an end of the pipe, which would never be at its own end.
+        drop(command);
+        let told = stderr.drain();
+        let status = within(child, |mut child: Child| child.wait());
+        let told = told.join().unwrap();
+        assert_eq!(status.code(), Some(208), "{signal}: {status}: {told}");
+        assert!(told.contains(signal.as_str()), "{told}");
+        let report = stage.report();
+        assert_eq!((&report["exit_code"], &report["outcome"]["name"]), (&208.into(), &signal.as_str().into()));
+        assert_eq!(fs_err::read_dir(&stage.folder).unwrap().count(), 1, "no rank ran: only the runs' folder is there");
+    }
+}
+
+#[test]
+fn a_machine_that_cannot_start_a_guard_is_204_and_no_run_is_left() {
+    let stage = Stage::new();
+    // Some sandboxes have no /proc, through which a guard is started.
+    let without_proc = |script: &str| {
+        let mut shell = Command::new("unshare");
+        shell.args(["--mount", "/bin/sh", "-c", &format!("mount -t tmpfs none /proc && {script}")]);
+        shell.arg(env!("CARGO_BIN_EXE_torchlift")).current_dir(&stage.folder);
+        shell
+    };
+    if !without_proc("true").output().is_ok_and(|output| output.status.success()) {
+        let test = "a_machine_that_cannot_start_a_guard_is_204_and_no_run_is_left";
+        return skip(test, "/proc cannot be covered here", "run the tests as root in a container with CAP_SYS_ADMIN");
+    }
+    let seen = seen(&mut without_proc("exec \"$0\" run --nproc 2 -- /bin/sh -c ': > ran'"));
+    seen.code(204).says("error: the run was not started").says("cannot start the guard of host `local`");
+    seen.says("`/proc/self/exe`");
+    assert!(stage.runs().is_empty() && !stage.folder.join("ran").exists());
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! It is written here byte by byte, so that no compiler is needed. A linker script would serve `-ltorch` as well, but
 //! not a program that was linked elsewhere and finds `libtorch.so` only at run time.
 
+use object::write::StringId;
 use object::write::elf::{FileHeader, ProgramHeader, Writer};
 use object::{Endianness, elf};
 
@@ -19,7 +20,28 @@ pub(super) fn libtorch_so(cpu_arch: &str) -> Option<Vec<u8>> {
     };
     let mut bytes = Vec::new();
     let mut writer = Writer::new(Endianness::Little, true, &mut bytes);
+    // Everything gets its place before anything is written, in the same order.
+    let places = reserve(&mut writer)?;
+    write_headers(&mut writer, machine, &places)?;
+    write_tables(&mut writer, &places)?;
+    Some(bytes)
+}
 
+/// Where the parts of the file lie, in bytes from its beginning, and the names in its dynamic table.
+struct Places {
+    soname: StringId,
+    needed: StringId,
+    origin: StringId,
+    hash: u64,
+    dynsym: u64,
+    dynstr: u64,
+    dynstr_end: u64,
+    dynamic: u64,
+    /// The end of what the loader maps.
+    loaded_end: u64,
+}
+
+fn reserve(writer: &mut Writer<'_>) -> Option<Places> {
     writer.reserve_file_header();
     writer.reserve_program_headers(3);
     writer.reserve_null_section_index();
@@ -40,7 +62,11 @@ pub(super) fn libtorch_so(cpu_arch: &str) -> Option<Vec<u8>> {
     let loaded_end = writer.reserved_len();
     writer.reserve_shstrtab().ok()?;
     writer.reserve_section_headers();
+    Some(Places { soname, needed, origin, hash, dynsym, dynstr, dynstr_end, dynamic, loaded_end })
+}
 
+/// The file's own header, and what the loader is told of its segments.
+fn write_headers(writer: &mut Writer<'_>, machine: elf::Machine, places: &Places) -> Option<()> {
     let header = FileHeader {
         os_abi: elf::ELFOSABI_SYSV,
         abi_version: 0,
@@ -52,60 +78,51 @@ pub(super) fn libtorch_so(cpu_arch: &str) -> Option<Vec<u8>> {
     writer.write_file_header(&header).ok()?;
     writer.write_align_program_headers();
     // One segment holds everything: the loader writes into the dynamic table, and nothing here is code.
-    let load = ProgramHeader {
-        p_type: elf::PT_LOAD,
+    writer.write_program_header(&segment(elf::PT_LOAD, 0, places.loaded_end, PAGE));
+    let size = places.loaded_end - places.dynamic;
+    writer.write_program_header(&segment(elf::PT_DYNAMIC, places.dynamic, size, 8));
+    // Without it the loader would make every program's stack executable.
+    writer.write_program_header(&segment(elf::PT_GNU_STACK, 0, 0, 16));
+    Some(())
+}
+
+/// Data that lies in memory as it lies in the file.
+fn segment(kind: elf::ProgramType, offset: u64, size: u64, align: u64) -> ProgramHeader {
+    ProgramHeader {
+        p_type: kind,
         p_flags: elf::PF_R | elf::PF_W,
-        p_offset: 0,
-        p_vaddr: 0,
-        p_paddr: 0,
-        p_filesz: loaded_end,
-        p_memsz: loaded_end,
-        p_align: PAGE,
-    };
-    writer.write_program_header(&load);
-    let size = loaded_end - dynamic;
-    writer.write_program_header(&ProgramHeader {
-        p_type: elf::PT_DYNAMIC,
-        p_flags: elf::PF_R | elf::PF_W,
-        p_offset: dynamic,
-        p_vaddr: dynamic,
-        p_paddr: dynamic,
+        p_offset: offset,
+        p_vaddr: offset,
+        p_paddr: offset,
         p_filesz: size,
         p_memsz: size,
-        p_align: 8,
-    });
-    // Without it the loader would make every program's stack executable.
-    writer.write_program_header(&ProgramHeader {
-        p_type: elf::PT_GNU_STACK,
-        p_flags: elf::PF_R | elf::PF_W,
-        p_offset: 0,
-        p_vaddr: 0,
-        p_paddr: 0,
-        p_filesz: 0,
-        p_memsz: 0,
-        p_align: 16,
-    });
+        p_align: align,
+    }
+}
+
+/// What the loader reads, then what linkers and people's tools read.
+fn write_tables(writer: &mut Writer<'_>, places: &Places) -> Option<()> {
     writer.write_hash(1, 1, |_| None);
     writer.write_null_dynamic_symbol();
     writer.write_dynstr();
     writer.write_align_dynamic();
-    writer.write_dynamic_string(elf::DT_NEEDED, needed).ok()?;
-    writer.write_dynamic_string(elf::DT_SONAME, soname).ok()?;
-    writer.write_dynamic_string(elf::DT_RUNPATH, origin).ok()?;
-    writer.write_dynamic(elf::DT_HASH, hash).ok()?;
-    writer.write_dynamic(elf::DT_STRTAB, dynstr).ok()?;
-    writer.write_dynamic(elf::DT_SYMTAB, dynsym).ok()?;
-    writer.write_dynamic(elf::DT_STRSZ, dynstr_end - dynstr).ok()?;
+    writer.write_dynamic_string(elf::DT_NEEDED, places.needed).ok()?;
+    writer.write_dynamic_string(elf::DT_SONAME, places.soname).ok()?;
+    writer.write_dynamic_string(elf::DT_RUNPATH, places.origin).ok()?;
+    writer.write_dynamic(elf::DT_HASH, places.hash).ok()?;
+    writer.write_dynamic(elf::DT_STRTAB, places.dynstr).ok()?;
+    writer.write_dynamic(elf::DT_SYMTAB, places.dynsym).ok()?;
+    writer.write_dynamic(elf::DT_STRSZ, places.dynstr_end - places.dynstr).ok()?;
     writer.write_dynamic(elf::DT_SYMENT, 24).ok()?;
     writer.write_dynamic(elf::DT_NULL, 0).ok()?;
     writer.write_shstrtab();
     writer.write_null_section_header();
-    writer.write_hash_section_header(hash);
-    writer.write_dynsym_section_header(dynsym, 1);
-    writer.write_dynstr_section_header(dynstr);
-    writer.write_dynamic_section_header(dynamic);
+    writer.write_hash_section_header(places.hash);
+    writer.write_dynsym_section_header(places.dynsym, 1);
+    writer.write_dynstr_section_header(places.dynstr);
+    writer.write_dynamic_section_header(places.dynamic);
     writer.write_shstrtab_section_header();
-    Some(bytes)
+    Some(())
 }
 
 #[cfg(test)]

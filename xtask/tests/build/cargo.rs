@@ -144,7 +144,7 @@ fn two_builds_at_once_wait_for_each_other_and_both_succeed() {
 
 #[test]
 fn a_signal_ends_cargo_and_all_that_it_started() {
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+    for (verb, signal) in [("build", Signal::SIGINT), ("launch", Signal::SIGTERM), ("build", Signal::SIGHUP)] {
         let project = Project::linked();
         let fifo = project.beside("fifo").join("started");
         nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -156,7 +156,7 @@ fn a_signal_ends_cargo_and_all_that_it_started() {
                  std::thread::park();\n}}\n"
             ),
         );
-        let child = project.command(&["build"]).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let child = project.command(&[verb]).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         // The reading end waits for the writer: the build script is running now.
         let ids = fs_err::read_to_string(&fifo).unwrap();
         kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
@@ -166,6 +166,7 @@ fn a_signal_ends_cargo_and_all_that_it_started() {
             assert!(is_gone_soon(id), "{signal}: process {id} is still there");
         }
         assert_eq!(project.published(), Vec::<String>::new());
+        assert!(!project.root.join(".torchlift").exists(), "no run was begun");
     }
 }
 

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use torchlift_schema::exit_code;
 
+use crate::full_pipe::{FullPipe, wait_for_file_in_a_folder_of};
 use crate::support::{Project, Ran};
 
 fn dump(folder: &Path, rank: u32, what: &str) -> Vec<String> {
@@ -123,6 +126,25 @@ fn a_rank_that_fails_gives_its_code() {
 }
 
 #[test]
+fn a_signal_to_a_launch_before_any_rank_ran_is_208() {
+    let project = Project::linked();
+    project.run(&["build"]).ok();
+    let dumps = project.beside("dumps");
+    let stderr = FullPipe::new();
+    let mut command = project.command(&["launch", "--no-build", "--", "--dump", dumps.to_str().unwrap()]);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr.stdio()).spawn().unwrap();
+    // What is printed behind this file cannot be written yet, and the ranks come after that.
+    wait_for_file_in_a_folder_of(&project.root.join(".torchlift/runs"), "plan.json");
+    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGINT).unwrap();
+    // The command has an end of the pipe, which would never be at its own end.
+    drop(command);
+    let told = stderr.drain().join().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(exit_code::INTERRUPTED.into()), "{told}");
+    assert!(told.contains("SIGINT"), "{told}");
+    assert_eq!(fs_err::read_dir(&dumps).unwrap().count(), 0, "no rank ran");
+}
+
+#[test]
 fn variables_of_the_job_the_host_and_the_command_line_reach_the_ranks() {
     let project = Project::linked();
     let text = fs_err::read_to_string(project.root.join("cluster.toml")).unwrap();
@@ -171,6 +193,40 @@ fn without_a_build_missing_and_edited_envelopes_are_refused_together() {
         words.map(str::to_owned).collect::<std::collections::BTreeSet<_>>()
     };
     assert_eq!(digests(&ran.stderr).len(), 2, "{}", ran.stderr);
+    project.run(&["build"]).ok();
+    fs_err::copy(&file, project.envelope_file("node-2")).unwrap();
+    let ran = project.run(&["launch", "--no-build"]).fails(exit_code::VERIFY);
+    ran.says("error[envelope-host]").says("is no envelope of host `node-2`");
+}
+
+#[test]
+fn every_option_of_a_run_is_one_of_a_launch_too() {
+    let project = Project::linked();
+    let text = fs_err::read_to_string(project.root.join("cluster.toml")).unwrap();
+    project.write("cluster.toml", &text.replace("slots = 1", "slots = 2\ndevices = [3, 5]"));
+    let shown =
+        ["launch", "--dry-run", "--format", "json", "--grace", "7s", "--master-port", "29511", "--runs", "läufe"];
+    let ranks = ["--one-gpu-per-rank", "--env", "A=b c", "--env-pass", "TOKEN", "--", "--epochs", "3"];
+    let ran = project.run_with(&[&shown[..], &ranks[..]].concat(), &[("TOKEN", "geheim")]).ok();
+    let plan: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((plan["grace_s"].as_f64(), plan["master_port"].as_u64()), (Some(7.0), Some(29511)));
+    assert!(plan["run_dir"].as_str().unwrap().starts_with(project.root.join("läufe").to_str().unwrap()));
+    let host = &plan["hosts"][1];
+    assert_eq!((&host["env"]["A"], &host["env"]["TOKEN"]), (&"b c".into(), &"***".into()));
+    assert_eq!(host["args"], serde_json::json!(["--epochs", "3"]));
+    assert_eq!(host["ranks"][1]["env"]["CUDA_VISIBLE_DEVICES"], "5");
+
+    project.write("cluster.toml", &text);
+    project.run(&["build"]).ok();
+    let required = ["launch", "--no-build", "--require", "fehlt", "--runs", "läufe"];
+    let ran = project.run(&required).fails(exit_code::VERIFY);
+    assert_eq!(ran.stderr.matches("error[required-missing]").count(), 2, "{}", ran.stderr);
+    assert!(!project.root.join("läufe").exists());
+    project.write("fehlt", "");
+    let ran = project.run(&[&required[..], &["--quiet"]].concat()).ok();
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("", ""));
+    assert_eq!(fs_err::read_dir(project.root.join("läufe")).unwrap().count(), 1);
+    assert!(!project.root.join(".torchlift").exists());
 }
 
 #[test]

@@ -6,6 +6,9 @@
 #[expect(dead_code, reason = "tests of another package use the rest")]
 mod stand_in;
 
+#[path = "../../../launcher/tests/support/full_pipe.rs"]
+mod full_pipe;
+
 #[path = "../../../fixtures/support/skip.rs"]
 #[expect(clippy::print_stdout, unreachable_pub, reason = "the file is shared by tests of several packages")]
 mod skip;

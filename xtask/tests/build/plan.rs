@@ -114,6 +114,29 @@ fn a_libtorch_for_another_cpu_is_a_finding_before_the_build() {
 }
 
 #[test]
+fn a_folder_that_is_no_whole_libtorch_is_a_finding_with_what_to_write() {
+    let project = Project::linked();
+    let text = fs_err::read_to_string(project.root.join("cluster.toml")).unwrap();
+    let whole = project.root.join("libtorch/test/cpu");
+    let inside = format!("write `{}`", whole.display());
+    for (folder, help) in [(whole.join("lib"), inside.as_str()), (project.root.join("nirgendwo"), "libtorch fetch")] {
+        project.write("cluster.toml", &text.replace("\"test/cpu\"", &format!("\"{}\"", folder.display())));
+        let ran = project.run(&["build", "--dry-run"]).fails(exit_code::CLUSTER_FILE);
+        ran.says("error[libtorch-unusable]").says("--> cluster.toml:5:").says(help);
+    }
+}
+
+#[test]
+fn a_libtorch_that_was_passed_over_is_told_with_its_reason() {
+    let project = Project::linked();
+    let text = fs_err::read_to_string(project.root.join("cluster.toml")).unwrap();
+    project.write("cluster.toml", &text.replace("\"test/cpu\"", "\"auto\""));
+    let ran = project.run_with(&["build", "--dry-run"], &[("LIBTORCH", "/nirgendwo")]).ok();
+    ran.says("warning[libtorch-skipped]").says("`LIBTORCH` (`/nirgendwo`)");
+    assert!(ran.stdout.contains("target/cluster/node-2/test-cpu/quick/linked"), "{}", ran.stdout);
+}
+
+#[test]
 fn names_that_the_command_line_got_wrong_are_a_usage_error_with_the_near_miss() {
     let project = Project::linked();
     let ran = project.run(&["build", "--host", "nod-1", "--job", "trian"]).fails(exit_code::USAGE);

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "the helpers of a test may fail it")]
 
 mod official;
+mod terminal;
 mod wheel;
 mod world;
 
@@ -202,6 +203,21 @@ fn without_pip_and_network_there_is_one_error_with_every_way() {
         assert_eq!(world.remains(), [""; 0]);
     }
     assert_eq!(world.calls("torch==2.9.0"), 1, "an unreachable index is not asked for every Python version");
+}
+
+#[test]
+fn a_demo_without_a_libtorch_and_without_a_network_says_how_to_provide_one() {
+    let world = World::new();
+    fs_err::write(world.index().join("unreachable"), "").unwrap();
+    let output = world.tool(&["demo"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(exit_code::BUILD.into()));
+    let told = said(&output);
+    assert_eq!(told.matches("error: ").count(), 1, "{told}");
+    for way in ["could not reach a package index", "--libtorch DIR", "`LIBTORCH`", "pip install torch=="] {
+        assert!(told.contains(way), "{way}: {told}");
+    }
+    assert!(!told.contains("2/3 build"), "{told}");
+    assert_eq!(world.remains(), [""; 0]);
 }
 
 #[test]

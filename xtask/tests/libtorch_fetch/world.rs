@@ -8,7 +8,8 @@ use camino::{Utf8Path, Utf8PathBuf};
 
 /// pip as far as a fetch uses it. It writes each call to `calls`, and takes wheels from `index`.
 ///
-/// `hold` in the index makes it stop in the middle of a download: it says so through one pipe and waits at another.
+/// `hold` in the index makes it stop in the middle of a download: it says so through one pipe and waits at another, and
+/// then fails. `pause` is the same half-way through the bytes that it announced, and then it goes on.
 const PIP: &str = r#"#!/bin/sh
 here=$(dirname "$0")
 index="$here/../index"
@@ -48,6 +49,12 @@ for one in $wanted; do
         echo ready > "$index/hold"
         cat "$index/release"
         exit 1
+    fi
+    if [ -e "$index/pause" ]; then
+        head -c 600000 /dev/zero > "$TMPDIR/$found"
+        echo ready > "$index/pause"
+        cat "$index/release" > /dev/null
+        : > "$TMPDIR/$found"
     fi
     cp "$index/$found" "$dest/$found"
     echo "Saved $dest/$found"
@@ -118,9 +125,13 @@ impl World {
 
     /// `libtorch …` with this world's environment and no other.
     pub(crate) fn command(&self, args: &[&str]) -> std::process::Command {
+        self.tool(&[&["libtorch"], args].concat())
+    }
+
+    /// The tool with this world's environment and no other.
+    pub(crate) fn tool(&self, args: &[&str]) -> std::process::Command {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_xtask"));
         command
-            .arg("libtorch")
             .args(args)
             .current_dir(self.base.join("project"))
             .env_clear()

@@ -1,9 +1,12 @@
 //! Exit codes: the one place where they are named.
 //!
-//! A run ends with the first failing rank's own code, or 128 + signal. What is ours lies in 200..=219.
+//! A run ends with the first failing rank's own code, or 128 + signal. What is ours lies in 200..=219, but for [`REFUSED`].
 
 /// Everything ended well.
 pub const OK: u8 = 0;
+/// This machine refused something that nobody asked for in so many words and that nothing goes on without: open files, room on
+/// a disk, a folder that may be written to. None of the codes below says so; it is what any program ends with then.
+pub const REFUSED: u8 = 1;
 /// The command line was wrong (clap's 2 becomes this).
 pub const USAGE: u8 = 200;
 /// The cluster file was wrong.
@@ -27,6 +30,7 @@ pub const RANK_USED_OUR_CODE: u8 = 219;
 
 /// Every code of ours with its meaning, for docs and tests.
 pub const TABLE: &[(u8, &str)] = &[
+    (REFUSED, "this machine refused open files, room on a disk, or a folder to write to"),
     (USAGE, "usage: the command line was wrong"),
     (CLUSTER_FILE, "the cluster file was wrong"),
     (BUILD, "a build failed, or could not be started"),
@@ -73,6 +77,8 @@ mod tests {
     #[test]
     fn codes_of_ours_are_no_signals_and_no_common_ones() {
         assert_eq!(OK, 0);
-        assert!(TABLE.iter().all(|(code, meaning)| (200..=219).contains(code) && !meaning.is_empty()));
+        assert_eq!(REFUSED, 1);
+        let mut ours = TABLE.iter().filter(|(code, _)| *code != REFUSED);
+        assert!(ours.all(|(code, meaning)| (200..=219).contains(code) && !meaning.is_empty()));
     }
 }

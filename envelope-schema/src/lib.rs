@@ -3,6 +3,18 @@
 //! Owns the per-host envelope, its reader and canonical writer, its JSON Schemas, findings, exit codes, the names of
 //! GPUs and of versions. Must not open a file, print, or read the environment.
 
+// The first of the three packages that is compiled: elsewhere cargo ends here, before crates that only Linux has fail with
+// words of their own.
+#[cfg(not(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    target_endian = "little",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+compile_error!(
+    "Torchlift builds for 64-bit Linux on x86_64 and aarch64 and for nothing else: it needs pidfds, subreapers, memfds and /proc"
+);
+
 mod digest;
 pub mod envelope;
 pub mod error;

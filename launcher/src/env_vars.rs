@@ -59,9 +59,38 @@ pub const TORCHRUN: [&str; 17] = [
     "TORCHELASTIC_ERROR_FILE",
 ];
 
+/// Whether a variable that a person writes down can have this name.
+///
+/// A kernel carries every name but an empty one and one with `=` or NUL in it. Shells do not: POSIX knows names of ASCII
+/// letters, digits and `_` without a digit first, and a `dash` between the launcher and the program drops all others. So only
+/// these can be set or passed on by name; what is merely inherited is left as it is.
+pub fn is_name(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && name.bytes().next().is_some_and(|first| !first.is_ascii_digit())
+}
+
+/// What [`is_name`] wants, as a remedy.
+pub const NAME_REMEDY: &str = "use letters, digits and `_`, and no digit first: shells pass on no other name";
+
 /// Whether `name` is set by us for each rank, or kept between our own processes: none may stand in a file's `env`.
 pub fn is_rank_variable(name: &str) -> bool {
     TORCHRUN.contains(&name)
         || [TORCHLIFT_RUN_DIR, TORCHLIFT_RUN_ID, TORCHLIFT_HOST, TORCHLIFT_ATTEMPT].contains(&name)
         || name.starts_with(TORCHLIFT_INTERNAL_PREFIX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_what_every_shell_passes_on() {
+        for name in ["A", "_", "a1_B", "WANDB_API_KEY"] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in ["", "1A", "A=B", "A\0", "A\n", "A\u{1b}[31m", "A B", "A.B", "A-B", "Ä", "A\u{202e}"] {
+            assert!(!is_name(name), "{name:?}");
+        }
+        assert!(TORCHRUN.iter().all(|name| is_name(name)));
+    }
 }

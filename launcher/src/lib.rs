@@ -5,8 +5,15 @@
 //! [`state`] decides and [`dispatcher`] acts; [`output`] and [`report`] write and print.
 //! Must not exit, print (outside `report` and `commands`) or read the environment (outside `env_vars`' callers in `commands`).
 
-#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
-compile_error!("torchlift runs on Linux on x86_64 and aarch64: it needs pidfds, subreapers, memfds and /proc");
+#[cfg(not(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    target_endian = "little",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+compile_error!(
+    "Torchlift builds for 64-bit Linux on x86_64 and aarch64 and for nothing else: it needs pidfds, subreapers, memfds and /proc"
+);
 
 pub mod allocator;
 pub mod cli;

@@ -6,8 +6,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use torchlift::process::signal;
 use torchlift::report::failure;
-use torchlift_schema::exit_code;
 
 use crate::commands::{self, Context};
 
@@ -40,6 +40,7 @@ enum Verb {
 ///
 /// `invocation` is what the user typed, so that hints name a command that exists.
 pub fn main(invocation: &str) -> ExitCode {
+    signal::outlive_file_limit();
     let mut args: Vec<OsString> = std::env::args_os().collect();
     // Cargo puts the subcommand's own name in front of the rest.
     if invocation == "cargo torchlift" && args.get(1).is_some_and(|arg| arg == "torchlift") {
@@ -55,11 +56,7 @@ pub fn main(invocation: &str) -> ExitCode {
 pub fn run(args: Vec<OsString>, context: &Context) -> ExitCode {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
-        Err(error) => {
-            // A reader that went away is no error.
-            let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(exit_code::USAGE) } else { ExitCode::SUCCESS };
-        }
+        Err(error) => return ExitCode::from(failure::print_usage(error)),
     };
     let result = match cli.verb {
         Verb::Demo(args) => commands::demo::run(&args, context),

@@ -4,6 +4,16 @@
 //! [`facts`] gathers what a plan is made of; [`plan`] says what would be built; [`execute`] and [`cargo`] do it; [`commands`] has one verb a file.
 //! Steps go one way, and a later one never reaches back.
 
+#[cfg(not(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    target_endian = "little",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+compile_error!(
+    "Torchlift builds for 64-bit Linux on x86_64 and aarch64 and for nothing else: it needs pidfds, subreapers, memfds and /proc"
+);
+
 pub mod bench;
 pub mod cargo;
 pub mod checkout;

@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::framing::{Framer, Line};
+use super::terminal::visible;
 use crate::clock::Moment;
 use crate::event::{Event, Observer, Rank, Stream};
 use crate::plan::LaunchPlan;
@@ -18,7 +19,7 @@ const COLOURS: [u8; 5] = [36, 33, 32, 35, 34];
 /// What stands before a rank's line: host and rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// The host's name.
+    /// The host's name, as a terminal may have it.
     pub host: String,
     /// The rank.
     pub rank: Rank,
@@ -69,7 +70,7 @@ impl Console {
     ) -> Self {
         let ranks = plan.hosts.iter().flat_map(|host| {
             host.ranks.iter().map(|rank| RankLines {
-                label: Label { host: host.name.clone(), rank: rank.rank },
+                label: Label { host: visible(&host.name).into_owned(), rank: rank.rank },
                 folder: plan.rank_dir(rank.rank, attempt),
                 framers: Default::default(),
             })
@@ -110,7 +111,7 @@ impl Sink {
         }
         if line.is_cut {
             let file = folder.join(super::files::file_name(stream));
-            let _ = write!(self.buffer, " … (cut here; the whole line is in `{}`)", file.display());
+            let _ = write!(self.buffer, " … (cut here; the whole line is in `{}`)", visible(&file.to_string_lossy()));
         }
         self.buffer.push(b'\n');
     }

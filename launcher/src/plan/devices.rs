@@ -47,7 +47,8 @@ pub(super) fn visible(host: &HostRequest, inherited: Option<&str>, findings: &mu
         chosen.iter().partition(|device| allowed.iter().any(|text| is_same(device, text)));
     if !left_out.is_empty() {
         let list: Vec<String> = left_out.iter().map(|device| format!("`{device}`")).collect();
-        let message = format!("{} is not among the cards that `{name}={inherited}` shows", list.join(", "));
+        let are = if list.len() == 1 { "is" } else { "are" };
+        let message = format!("{} {are} not among the cards that `{name}={inherited}` shows", list.join(", "));
         let finding = if kept.is_empty() {
             Finding::error("device-not-visible", place(), message)
         } else {

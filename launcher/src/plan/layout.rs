@@ -151,7 +151,7 @@ fn check_run(request: &RunRequest, findings: &mut Vec<Finding>) {
     }
     if let Some(arg) = request.args.iter().find(|arg| arg.as_bytes().contains(&0)) {
         let message = format!("the argument {arg:?} has a NUL byte, which no program can get");
-        findings.push(Finding::error("argument-value", Place::default(), message));
+        findings.push(Finding::error("argument-value", Place::default(), message).remedy("take it out"));
     }
 }
 
@@ -165,12 +165,12 @@ fn check_host(host: &HostRequest, findings: &mut Vec<Finding>) {
     }
     if !host.path.is_absolute() {
         let message = format!("`{}` is not absolute", host.path.display());
-        findings.push(Finding::error("host-path", place().key("path"), message));
+        findings.push(Finding::error("host-path", place().key("path"), message).remedy("give the path from `/` on"));
     }
     if let Program::Plain { program, cwd } = &host.program {
         for path in [program, cwd].into_iter().filter(|path| !path.is_absolute()) {
             let message = format!("`{}` is not absolute", path.display());
-            findings.push(Finding::error("program-path", place(), message));
+            findings.push(Finding::error("program-path", place(), message).remedy("give the path from `/` on"));
         }
     }
     if let Some(envelope) = host.program.per_host() {
@@ -178,18 +178,21 @@ fn check_host(host: &HostRequest, findings: &mut Vec<Finding>) {
     }
     for word in &host.runner {
         if word.contains('\0') {
-            findings.push(Finding::error("runner-value", place().key("runner"), "a word has a NUL byte"));
+            let finding = Finding::error("runner-value", place().key("runner"), "a word has a NUL byte");
+            findings.push(finding.remedy("take it out"));
         }
     }
     if host.runner.first().is_some_and(String::is_empty) {
-        findings.push(Finding::error("runner-value", place().key("runner"), "the first word is empty"));
+        let finding = Finding::error("runner-value", place().key("runner"), "the first word is empty");
+        findings.push(finding.remedy("put the runner's program first, or leave `runner` empty"));
     }
 }
 
 /// A reader has checked this already; an envelope made in this process has not been through one.
 fn check_envelope(host: &HostRequest, envelope: &PerHostEnvelope, findings: &mut Vec<Finding>) {
     let mut error = |key: &str, message: String| {
-        findings.push(Finding::error("envelope-value", Place::host(&host.name).key(key), message));
+        let finding = Finding::error("envelope-value", Place::host(&host.name).key(key), message);
+        findings.push(finding.remedy("build again, or mend the program that made this envelope"));
     };
     if envelope.bin.is_empty() || !is_below(&envelope.bin) {
         error("bin", format!("`{}` is no path of a file below the host's path", envelope.bin.escape_debug()));

@@ -345,6 +345,9 @@ fn all_that_is_wrong_is_found_at_once() {
         ]
     );
     let places: Vec<Finding> = build(&request, &nothing_found).unwrap_err();
+    for finding in &places {
+        assert!(finding.remedy.is_some(), "`{}` says nothing of what to do: {}", finding.code, finding.message);
+    }
     let rank = places.iter().find(|finding| finding.message.contains("LOCAL_RANK")).unwrap();
     assert_eq!(rank.place.to_string(), "host `b`, `env.LOCAL_RANK`");
     assert!(errors(&self::request(Vec::new())).contains(&"no-hosts".to_owned()));

@@ -11,7 +11,9 @@ pub const PROGRAM_MISSING: &str = "program-missing";
 pub const PROGRAM_NOT_A_FILE: &str = "program-not-a-file";
 /// The program may not be executed.
 pub const PROGRAM_NOT_EXECUTABLE: &str = "program-not-executable";
-/// The program cannot be read, or is neither a whole ELF file nor a script with a `#!` line.
+/// The program may be executed and not read, so that what it loads was not looked at: a warning.
+pub const PROGRAM_UNREADABLE: &str = "program-unreadable";
+/// The program cannot be mapped, or is neither a whole ELF file nor a script with a `#!` line.
 pub const PROGRAM_UNUSABLE: &str = "program-unusable";
 /// The program's bytes are not those that the envelope names.
 pub const PROGRAM_CHANGED: &str = "program-changed";
@@ -42,6 +44,7 @@ pub const TABLE: &[(&str, &str)] = &[
     (PROGRAM_MISSING, "the program is not there"),
     (PROGRAM_NOT_A_FILE, "the program is a folder, a device or a pipe"),
     (PROGRAM_NOT_EXECUTABLE, "the program may not be executed"),
+    (PROGRAM_UNREADABLE, "the program may be executed and not read, so what it loads was not checked"),
     (PROGRAM_UNUSABLE, "the program is neither a whole ELF file nor a script with a `#!` line"),
     (PROGRAM_CHANGED, "the program is not the one that the envelope names"),
     (WRONG_ARCHITECTURE, "the program or a library is for another CPU"),

@@ -135,6 +135,26 @@ extern "C" fn handle(signal: libc::c_int) {
     Errno::set_raw(saved);
 }
 
+/// Makes a write beyond the limit of file sizes (`ulimit -f`) fail with EFBIG, as one to a full disk fails with ENOSPC: its
+/// signal would end this process without a word, and the ranks with it.
+///
+/// A handler that does nothing, because what is ignored stays ignored over `execve`: cargo and whatever else this process
+/// starts is to have what this process was started with. Ranks have the default whatever that was, see [`reset_all`].
+#[expect(unsafe_code, reason = "a signal handler is installed")]
+pub fn outlive_file_limit() {
+    let ours = SigAction::new(SigHandler::Handler(pass_over), SaFlags::SA_RESTART, SigSet::empty());
+    // SAFETY: `pass_over` does nothing at all.
+    if let Ok(old) = unsafe { sigaction(Signal::SIGXFSZ, &ours) }
+        && matches!(old.handler(), SigHandler::SigIgn)
+    {
+        // SAFETY: puts back what was there.
+        let _ = unsafe { sigaction(Signal::SIGXFSZ, &old) };
+    }
+}
+
+/// Runs as a signal handler.
+extern "C" fn pass_over(_: libc::c_int) {}
+
 /// Ends this process by `signal`, so that whoever waits for it sees that death: a shell's loop ends at Ctrl-C only then.
 ///
 /// Leaves no core file: what dumps core is the program that failed, not its launcher. When the signal is none that ends

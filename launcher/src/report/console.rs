@@ -13,6 +13,7 @@ use super::verdict::{self, Verdict};
 use super::words;
 use crate::event::{End, Event, Outcome, Rank, StopCause, Stream};
 use crate::output::Terminal;
+use crate::output::terminal::visible;
 use crate::plan::LaunchPlan;
 
 /// Lines of a failed rank's stderr that are shown again.
@@ -28,7 +29,7 @@ pub fn print(text: &str) {
 
 /// A warning for people, on one line.
 pub fn warning(message: &str) -> String {
-    format!("warning: {message}\n")
+    format!("warning: {}\n", visible(message))
 }
 
 /// The line at the start.
@@ -43,7 +44,8 @@ pub fn start(plan: &LaunchPlan) -> String {
         })
         .collect();
     let count = words::count(plan.hosts.len(), "host");
-    format!("run `{}`: {ranks} on {count} ({}), files in `{}`\n", plan.run_id, hosts.join("; "), plan.run_dir.display())
+    let (hosts, folder) = (hosts.join("; "), plan.run_dir.to_string_lossy());
+    format!("run `{}`: {ranks} on {count} ({}), files in `{}`\n", plan.run_id, visible(&hosts), visible(&folder))
 }
 
 /// What to say of an event while the run goes on. `record` has seen it already.
@@ -57,7 +59,7 @@ pub fn progress(event: &Event<'_>, record: &Record) -> Option<String> {
                     format!("rank {} {end}", rank.0)
                 }
                 StopCause::Signal(number) => format!("got {}", words::signal(*number)),
-                StopCause::HostLost(host) => format!("host `{}` is lost", record.host(*host)),
+                StopCause::HostLost(host) => format!("host `{}` is lost", visible(record.host(*host))),
             };
             if running.is_empty() {
                 return None;
@@ -88,7 +90,8 @@ pub fn failure(outcome: Outcome, record: &Record) -> Option<String> {
     match outcome {
         Outcome::RankFailed { rank, end } => Some(rank_failure(rank, end, record)),
         Outcome::HostLost { host } => {
-            Some(format!("error: host `{}` was lost: its guard is gone, and its ranks with it\n", record.host(host)))
+            let host = visible(record.host(host));
+            Some(format!("error: host `{host}` was lost: its guard is gone, and its ranks with it\n"))
         }
         Outcome::Success | Outcome::Signaled { .. } => None,
     }
@@ -96,6 +99,7 @@ pub fn failure(outcome: Outcome, record: &Record) -> Option<String> {
 
 fn rank_failure(rank: Rank, end: End, record: &Record) -> String {
     let (host, local_rank) = record.place(rank);
+    let host = visible(host);
     let known = record.rank(rank);
     let pid = known.pid.map(|pid| format!(", pid {pid}")).unwrap_or_default();
     let mut text =
@@ -112,12 +116,12 @@ fn rank_failure(rank: Rank, end: End, record: &Record) -> String {
         if known.started.is_some() {
             text.push_str(&format!(
                 "  it wrote nothing to stderr; its stdout is in `{}`\n",
-                record.log(rank, Stream::Stdout).display()
+                visible(&record.log(rank, Stream::Stdout).to_string_lossy())
             ));
         }
         return text;
     }
-    text.push_str(&format!("  its stderr ends so (all of it: `{}`):\n", path.display()));
+    text.push_str(&format!("  its stderr ends so (all of it: `{}`):\n", visible(&path.to_string_lossy())));
     for line in lines {
         // A colour that the rank left on ends with its line.
         let reset = if line.contains('\x1b') { "\x1b[0m" } else { "" };

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use super::shown;
 use super::words;
+use crate::output::terminal::{is_obeyed, visible};
 use crate::plan::{HostPlan, Planned, RankPlan};
 
 /// The port that stands for the one that a run would take.
@@ -32,7 +33,8 @@ pub fn render(planned: &Planned) -> String {
 }
 
 fn command(planned: &Planned, host: &HostPlan, rank: &RankPlan) -> String {
-    let mut text = format!("\n# rank {} on host {}, local rank {}\n", rank.rank.0, host.name, rank.local_rank);
+    let mut text =
+        format!("\n# rank {} on host {}, local rank {}\n", rank.rank.0, visible(&host.name), rank.local_rank);
     text.push_str(&format!("cd {} && env", quote(host.cwd.as_os_str())));
     // A shell sets `_` anew for every command, and `cd` has just set OLDPWD.
     let mut removed = shown::removed(planned, host, rank);
@@ -77,7 +79,7 @@ fn is_identifier(name: &OsStr) -> bool {
 /// Control characters and bytes that are no UTF-8 need `$'…'`, which bash, zsh and ksh know; other words are quoted for
 /// every POSIX shell.
 pub fn quote(word: &OsStr) -> String {
-    let plain = word.to_str().filter(|text| !text.contains(|c: char| c.is_control()));
+    let plain = word.to_str().filter(|text| !text.contains(is_obeyed));
     if let Some(quoted) = plain.and_then(|text| shlex::try_quote(text).ok()) {
         return quoted.into_owned();
     }
@@ -88,7 +90,7 @@ pub fn quote(word: &OsStr) -> String {
                 '\n' => text.push_str("\\n"),
                 '\t' => text.push_str("\\t"),
                 '\'' | '\\' => text.extend(['\\', character]),
-                _ if character.is_control() => {
+                _ if is_obeyed(character) => {
                     let mut bytes = [0; 4];
                     let bytes = character.encode_utf8(&mut bytes).bytes();
                     text.extend(bytes.map(|byte| format!("\\{byte:03o}")));

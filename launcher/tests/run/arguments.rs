@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::Stdio;
 
-use crate::stage::{Stage, seen, within};
+use crate::stage::{Stage, seen, seen as seen_of, within};
 
 #[test]
 fn arguments_reach_a_rank_to_the_byte() {
@@ -102,7 +102,6 @@ fn a_command_line_that_cannot_be_meant_is_200() {
         &["run", "--envelopes", "nowhere"],
         &["run", "--nproc", "1", "true"],
         &["no-such-verb"],
-        &["run", "--nproc", "1", "--runs", "/proc/nowhere", "--", "true"],
     ] {
         let seen = stage.run(args);
         assert_eq!(seen.status.code(), Some(200), "{args:?}\n{}", seen.stderr);
@@ -110,6 +109,23 @@ fn a_command_line_that_cannot_be_meant_is_200() {
         assert_eq!(seen.stdout, "");
     }
     assert!(stage.runs().is_empty());
+}
+
+#[test]
+fn a_variable_has_a_name_that_shells_pass_on() {
+    let stage = Stage::new();
+    for name in ["", "A\n", "A\x1b[31m", "A B", "A.B", "A-B", "1A", "Ä", "BASH_FUNC_f%%"] {
+        let set = stage.run(["run", "--nproc", "1", "--env", &format!("{name}=b"), "--", "true"]);
+        set.code(200).says("invalid value").says("--env <NAME=VALUE>");
+        let passed = stage.run(["run", "--nproc", "1", "--env-pass", name, "--", "true"]);
+        passed.code(200).says("--env-pass <NAME>");
+    }
+    let seen = stage.run(["run", "--nproc", "1", "--env", "A\n=b", "--", "true"]);
+    seen.says(r"`A\n` is no name of a variable; use letters, digits and `_`, and no digit first");
+    // What is merely inherited is left as it is.
+    let mut command = stage.command();
+    command.env("A.B", "kept").args(["run", "--nproc", "1", "--", "/usr/bin/printenv", "A.B"]);
+    assert_eq!(seen_of(&mut command).code(0).stdout, "[local:0] kept\n");
 }
 
 #[test]

@@ -11,8 +11,13 @@ mod skip;
 mod arguments;
 mod documentation;
 mod dry_run;
+mod elsewhere;
 mod envelope;
 mod exit_code;
+mod hostile;
 mod output;
 mod preflight;
+mod refused;
+#[path = "../../../fixtures/support/skip.rs"]
+mod skip;
 mod stage;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use torchlift::env_vars::TORCHRUN;
+use torchlift::env_vars::{self, TORCHRUN};
 
 use super::code;
 use super::fields::{Fields, Text, wrong_type};
@@ -70,14 +70,12 @@ pub(super) fn names(fields: &Fields<'_>, key: &str) -> Vec<String> {
 }
 
 fn check_name(name: Text<'_>, scope: Scope, findings: &Findings) -> bool {
-    let is_name = name.value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-        && name.value.bytes().next().is_some_and(|b| !b.is_ascii_digit());
-    if !is_name {
+    if !env_vars::is_name(name.value) {
         findings.error(
             code::BAD_VARIABLE,
             name.place,
             format!("`{}` cannot be a variable's name", super::name::shown(name.value)),
-            "use letters, digits and `_`, and no digit first",
+            env_vars::NAME_REMEDY,
         );
         return false;
     }

@@ -17,7 +17,7 @@ pub fn print_data(text: &str) -> Result<(), CommandError> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(CommandError::new(exit_code::USAGE, "stdout cannot be written").because(error))
+            Err(CommandError::new(exit_code::REFUSED, "stdout cannot be written").because(error))
         }
         _ => Ok(()),
     }

@@ -23,7 +23,7 @@ use crate::plan::{self, LaunchPlan, Planned, RunRequest};
 use crate::preflight::code;
 use crate::process::signal;
 use crate::report::verdict::Verdict;
-use crate::report::{console, dry_run, failure, json, shown};
+use crate::report::{console, dry_run, failure, json, shown, words};
 
 /// Runs of the same name that may be there already; more means that something else is wrong.
 const NAMES: u32 = 100;
@@ -74,7 +74,7 @@ fn show(planned: &Planned, format: Format) -> Result<u8, CommandError> {
         Format::Json => json::text(&shown::plan(planned)),
     };
     terminal::print_data(text.as_bytes())
-        .map_err(|error| CommandError::new(exit_code::USAGE, "cannot write to stdout").because(error))?;
+        .map_err(|error| CommandError::new(exit_code::REFUSED, "cannot write to stdout").because(error))?;
     Ok(exit_code::OK)
 }
 
@@ -96,7 +96,7 @@ fn make_folder(request: &mut RunRequest, planned: &mut Planned) -> Result<(), Co
 }
 
 fn unwritable(error: io::Error) -> CommandError {
-    CommandError::new(exit_code::USAGE, "the run's files cannot be made")
+    CommandError::new(exit_code::REFUSED, "the run's files cannot be made")
         .because(error)
         .hint("choose another folder with `--runs DIR`, or make room")
 }
@@ -138,11 +138,14 @@ fn remove(folder: &Path) {
 
 fn not_dispatched(error: DispatchError, message: String) -> CommandError {
     let code = match &error {
-        // Of what the command line asked for, this machine has not enough.
-        DispatchError::Port(_) | DispatchError::TooFewFiles { .. } | DispatchError::Busy => exit_code::USAGE,
-        DispatchError::Guard { .. } | DispatchError::GuardEnded { .. } | DispatchError::System { .. } => {
-            exit_code::UNREACHABLE
+        // What was asked for in so many words cannot be had.
+        DispatchError::Port(PortError::Busy { .. } | PortError::Refused { .. }) | DispatchError::Busy => {
+            exit_code::USAGE
         }
+        DispatchError::Port(PortError::None { .. })
+        | DispatchError::TooFewFiles { .. }
+        | DispatchError::System { .. } => exit_code::REFUSED,
+        DispatchError::Guard { .. } | DispatchError::GuardEnded { .. } => exit_code::UNREACHABLE,
     };
     let hint = match &error {
         DispatchError::Port(PortError::Busy { .. }) => Some("leave `--master-port` out, and a free one is taken"),
@@ -166,7 +169,8 @@ fn finish(plan: &LaunchPlan, watchers: &Watchers, outcome: Outcome, options: Run
     let written = json::write_report(&plan.run_dir, &report);
     let mut text = String::new();
     if lost > 0 {
-        text.push_str(&console::warning(&format!("{lost} bytes of ranks' output are in no file")));
+        let (bytes, are) = (words::count(lost as usize, "byte"), if lost == 1 { "is" } else { "are" });
+        text.push_str(&console::warning(&format!("{bytes} of ranks' output {are} in no file")));
     }
     if let Err(error) = written {
         text.push_str(&console::warning(&format!("the report cannot be written: {error}")));

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use crate::env_vars;
+
 /// The default of `--runs`, below the folder that a command is about.
 pub const RUNS_DIR: &str = ".torchlift/runs";
 
@@ -16,7 +18,7 @@ pub struct RunFlags {
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = assignment, help_heading = "Ranks")]
     pub env: Vec<(String, String)>,
     /// Pass a variable of this environment on to every rank, masked wherever it is shown; may be repeated
-    #[arg(long, value_name = "NAME", help_heading = "Ranks")]
+    #[arg(long, value_name = "NAME", value_parser = variable, help_heading = "Ranks")]
     pub env_pass: Vec<String>,
     /// Start only if this path is there, relative to each host's path; may be repeated
     #[arg(long, value_name = "PATH", help_heading = "Ranks")]
@@ -80,9 +82,16 @@ pub enum Format {
 fn assignment(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some(("", _)) => Err("no name stands before the `=`".to_owned()),
-        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+        Some((name, value)) => Ok((variable(name)?, value.to_owned())),
         None => Err("no `=`; to pass a variable of this environment on, use `--env-pass NAME`".to_owned()),
     }
+}
+
+fn variable(name: &str) -> Result<String, String> {
+    if env_vars::is_name(name) {
+        return Ok(name.to_owned());
+    }
+    Err(format!("`{}` is no name of a variable; {}", name.escape_debug(), env_vars::NAME_REMEDY))
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

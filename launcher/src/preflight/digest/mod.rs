@@ -45,6 +45,12 @@ pub enum DigestError {
         /// The path.
         path: PathBuf,
     },
+    /// Another file was put into its place while it was read, or it was removed.
+    #[error("`{}` was replaced or removed while it was read", path.display())]
+    Replaced {
+        /// The path.
+        path: PathBuf,
+    },
     /// It changed while it was read.
     #[error("`{}` changed while it was read", path.display())]
     Changed {
@@ -110,7 +116,8 @@ fn open(path: &Path) -> Result<(File, FileState), DigestError> {
     Ok((file, FileState::of(&metadata)))
 }
 
-/// Reads `file` to its end, and makes sure that it stayed what it was at `state`.
+/// Reads `file` to its end, and makes sure that it stayed what it was at `state` and that it is still the one at `path`: the
+/// digest of a file that is no longer there says nothing about the one that would be started.
 fn read(file: &mut File, state: FileState, path: &Path) -> Result<FileDigest, DigestError> {
     let unreadable = |source| DigestError::Unreadable { path: path.to_owned(), source };
     let mut sha = Sha256::new();
@@ -128,6 +135,11 @@ fn read(file: &mut File, state: FileState, path: &Path) -> Result<FileDigest, Di
         }
     }
     let after = FileState::of(&file.metadata().map_err(unreadable)?);
+    let at_path = fs_err::metadata(path).map(|metadata| FileState::of(&metadata));
+    // Asked first: a file that is renamed over changes its time stamps too, and that is not what happened to the path.
+    if !at_path.is_ok_and(|there| (there.device, there.inode) == (state.device, state.inode)) {
+        return Err(DigestError::Replaced { path: path.to_owned() });
+    }
     if after != state || size != state.size {
         return Err(DigestError::Changed { path: path.to_owned() });
     }

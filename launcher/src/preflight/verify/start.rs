@@ -1,5 +1,6 @@
 //! Whether a program would start here and now.
 
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -57,6 +58,12 @@ pub fn check(question: StartQuestion<'_>, host: &HostLibraries, cache: &mut Dige
             findings.extend(script(question.program, &interpreter, &place));
             None
         }
+        // The kernel reads it where this user may not, so that it starts all the same. With an envelope its digest is asked
+        // for below, and not to get one is an error.
+        Err(ElfError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {
+            findings.extend(question.envelope.is_none().then(|| unread(question.program, &place)));
+            None
+        }
         Err(error) => {
             findings.push(unusable(&error, &place));
             None
@@ -74,7 +81,7 @@ fn not_startable(program: &Path, place: &Place) -> Option<Finding> {
         Ok(metadata) => metadata,
         Err(error) => {
             let message = match error.kind() {
-                std::io::ErrorKind::NotFound => format!("`{shown}` is not there"),
+                io::ErrorKind::NotFound => format!("`{shown}` is not there"),
                 kind => format!("`{shown}` cannot be reached: {kind}"),
             };
             let finding = Finding::error(code::PROGRAM_MISSING, place.clone(), message);
@@ -84,7 +91,8 @@ fn not_startable(program: &Path, place: &Place) -> Option<Finding> {
     if !metadata.is_file() {
         let message = format!("`{shown}` is not a file");
         let finding = Finding::error(code::PROGRAM_NOT_A_FILE, place.clone(), message);
-        return Some(finding.remedy("name the program inside of it"));
+        let remedy = if metadata.is_dir() { "name the program inside of it" } else { "name the program's file" };
+        return Some(finding.remedy(remedy));
     }
     // Root may execute what anyone may, so that the mode decides for root and access() for all others.
     if metadata.mode() & 0o111 == 0 || access(program, AccessFlags::X_OK).is_err() {
@@ -104,6 +112,14 @@ fn unusable(error: &ElfError, place: &Place) -> Finding {
         .remedy("name an ELF program, or a script that begins with `#!`")
 }
 
+/// A doubt about a program that may be executed and not read.
+fn unread(program: &Path, place: &Place) -> Finding {
+    let message = format!("`{}` may be executed and not read, so what it loads was not checked", program.display());
+    Finding::warning(code::PROGRAM_UNREADABLE, place.clone(), message).remedy(format!(
+        "let this user read it (`chmod +r`), and what would fail is told before the start; a script has to be readable"
+    ))
+}
+
 /// What is wrong with a script's `#!` line. The interpreter's own libraries are its package's business.
 fn script(program: &Path, line: &str, place: &Place) -> Option<Finding> {
     let mut line = line.to_owned();
@@ -116,6 +132,10 @@ fn script(program: &Path, line: &str, place: &Place) -> Option<Finding> {
             Some(finding) => format!("its interpreter {}", finding.message),
             None => match elf::read(&interpreter) {
                 Ok(_) => return None,
+                // It is started as any program that may be executed and not read.
+                Err(ElfError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {
+                    return None;
+                }
                 Err(ElfError::Script { interpreter: next, .. }) => {
                     script = interpreter;
                     line = next;
@@ -199,16 +219,48 @@ fn difference(
     place: &Place,
 ) -> Option<Finding> {
     let shown = path.display();
-    let message = match found {
-        Ok(found) if found == *expected => return None,
+    let message = match &found {
+        Ok(found) if found == expected => return None,
         Ok(found) => format!(
-            "`{shown}` is not the file of the envelope: expected {} bytes with sha256 `{}`, found {} bytes with sha256 `{}`",
+            "`{shown}` is not the file of the envelope: expected {} B with sha256 `{}`, found {} B with sha256 `{}`",
             expected.size, expected.sha256, found.size, found.sha256
         ),
         Err(error) => {
-            let source = std::error::Error::source(&error).map_or(String::new(), |source| format!(": {source}"));
-            format!("cannot tell whether `{shown}` is the file of the envelope: {error}{source}")
+            let reason = match error {
+                DigestError::Unreadable { source, .. } => format!("it cannot be read: {}", source.kind()),
+                DigestError::NotAFile { .. } => "it is not a regular file".to_owned(),
+                DigestError::Replaced { .. } => "it was replaced or removed while it was read".to_owned(),
+                DigestError::Changed { .. } => "it changed while it was read".to_owned(),
+            };
+            format!("cannot tell whether `{shown}` is the file of the envelope: {reason}")
         }
     };
-    Some(Finding::error(code, place.clone(), message).remedy("build again, or bring back the file that was built"))
+    let remedy = match found {
+        Err(DigestError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {
+            "let this user read it (`chmod +r`): what an envelope names is started only if its bytes are the expected ones"
+        }
+        Err(DigestError::Replaced { .. } | DigestError::Changed { .. }) => {
+            "wait until whatever writes it is done, then start again"
+        }
+        _ => "build again, or bring back the file that was built",
+    };
+    Some(Finding::error(code, place.clone(), message).remedy(remedy))
+}
+
+#[cfg(test)]
+mod tests {
+    use torchlift_schema::exit_code;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_replaced_while_it_is_read_is_an_integrity_error_with_its_reason() {
+        let path = PathBuf::from("/p/train");
+        let expected = FileDigest { size: 1, sha256: "00".to_owned() };
+        let replaced = DigestError::Replaced { path: path.clone() };
+        let finding = difference(&path, &expected, Err(replaced), code::PROGRAM_CHANGED, &Place::default()).unwrap();
+        assert!(finding.message.ends_with("it was replaced or removed while it was read"), "{}", finding.message);
+        assert!(finding.remedy.as_ref().unwrap().starts_with("wait until"));
+        assert_eq!(code::exit_code(&[finding]), Some(exit_code::INTEGRITY));
+    }
 }

@@ -55,6 +55,31 @@ fn what_has_no_digest_says_why() {
 }
 
 #[test]
+fn a_file_that_is_replaced_or_removed_while_it_is_read_has_no_digest() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), "program", b"abc");
+    let (mut reading, state) = open(&path).unwrap();
+    fs_err::rename(file(folder.path(), "new", b"abc"), &path).unwrap();
+    assert!(matches!(read(&mut reading, state, &path), Err(DigestError::Replaced { .. })));
+    let (mut reading, state) = open(&path).unwrap();
+    fs_err::remove_file(&path).unwrap();
+    assert!(matches!(read(&mut reading, state, &path), Err(DigestError::Replaced { .. })));
+}
+
+#[test]
+fn a_file_that_is_written_to_while_it_is_read_has_no_digest() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), "program", b"abc");
+    // Long ago, so that the clock of the file system has ticked by the time of the next write.
+    let past = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    fs_err::OpenOptions::new().write(true).open(&path).unwrap().file().set_modified(past).unwrap();
+    let (mut reading, state) = open(&path).unwrap();
+    let mut writer = fs_err::OpenOptions::new().write(true).open(&path).unwrap();
+    writer.write_all(b"xyz").unwrap();
+    assert!(matches!(read(&mut reading, state, &path), Err(DigestError::Changed { .. })));
+}
+
+#[test]
 fn a_file_that_has_not_settled_is_not_remembered() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), "abc", b"abc");

@@ -23,23 +23,23 @@ use crate::clock::Moment;
 use crate::event::{End, HostIndex, Outcome, Rank, StopCause};
 
 /// The first signal to ranks when a failure ends the run, and to what ranks leave behind: SIGTERM.
-pub const STOP_SIGNAL: i32 = nix::libc::SIGTERM;
+pub(crate) const STOP_SIGNAL: i32 = nix::libc::SIGTERM;
 /// Time without output after which what still holds a rank's pipe, after all ranks returned 0, is not waited for.
-pub const QUIET: Duration = Duration::from_millis(200);
+pub(crate) const QUIET: Duration = Duration::from_millis(200);
 /// The longest that it is waited for when it goes on writing.
-pub const LINGER: Duration = Duration::from_secs(2);
+pub(crate) const LINGER: Duration = Duration::from_secs(2);
 /// Time between SIGTERM and SIGKILL for what ranks leave behind when all returned 0.
-pub const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
+pub(crate) const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 /// Time in which a guard's word that nothing is left may still be on its way after that of the last rank's end.
-pub const SETTLE: Duration = Duration::from_millis(20);
+pub(crate) const SETTLE: Duration = Duration::from_millis(20);
 /// Time in which every host's allocator must be up.
-pub const START_PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const START_PATIENCE: Duration = Duration::from_secs(30);
 /// Time after SIGKILL in which everything must be gone; what is not then hangs inside the kernel.
-pub const KILL_PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const KILL_PATIENCE: Duration = Duration::from_secs(30);
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Input {
+pub(crate) enum Input {
     /// A host's allocator is up.
     HostReady(HostIndex),
     /// A host's allocator or guard is gone, and with it all that ran there.
@@ -64,7 +64,7 @@ pub enum Input {
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub(crate) enum Action {
     /// Start every rank, in order.
     Start,
     /// Tell the ranks to end: withdraw those not started yet, send the signal to the others' process groups.
@@ -123,7 +123,7 @@ struct HostState {
 
 /// A run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct State {
+pub(crate) struct State {
     phase: Phase,
     grace: Duration,
     hosts: Vec<HostState>,
@@ -140,7 +140,7 @@ pub struct State {
 
 impl State {
     /// A run of hosts with this many ranks each, in rank order, whose allocators are being brought up from `now` on.
-    pub fn new(ranks_by_host: &[usize], grace: Duration, now: Moment) -> Self {
+    pub(crate) fn new(ranks_by_host: &[usize], grace: Duration, now: Moment) -> Self {
         let host = HostState { is_ready: false, is_lost: false, is_occupied: false };
         let ranks = ranks_by_host
             .iter()
@@ -161,7 +161,7 @@ impl State {
     }
 
     /// When [`step`] wants a [`Input::Tick`], at the latest.
-    pub fn deadline(&self) -> Option<Moment> {
+    pub(crate) fn deadline(&self) -> Option<Moment> {
         match self.phase {
             Phase::Running | Phase::Done => None,
             Phase::Leaving { last_output } => self.leave_at(last_output),
@@ -175,7 +175,7 @@ impl State {
     }
 
     /// Whether the run is over.
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.phase == Phase::Done
     }
 
@@ -208,7 +208,7 @@ impl State {
 }
 
 /// Takes one thing that happened into the state, and says what to do about it, in order.
-pub fn step(state: &mut State, input: Input, now: Moment) -> Vec<Action> {
+pub(crate) fn step(state: &mut State, input: Input, now: Moment) -> Vec<Action> {
     let mut actions = Vec::new();
     if !state.is_done() {
         note(state, input, now, &mut actions);

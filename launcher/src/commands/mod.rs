@@ -14,7 +14,7 @@ use crate::error::CommandError;
 
 /// What a command gets of the process that it runs in.
 #[derive(Clone, Debug)]
-pub struct Context {
+pub(crate) struct Context {
     /// The working directory, absolute.
     pub cwd: PathBuf,
     /// The environment.
@@ -26,7 +26,7 @@ impl Context {
     ///
     /// # Errors
     /// When the working directory has been removed or cannot be reached.
-    pub fn from_process() -> Result<Self, CommandError> {
+    pub(crate) fn from_process() -> Result<Self, CommandError> {
         let cwd = std::env::current_dir().map_err(|error| {
             CommandError::new(exit_code::USAGE, "the working directory cannot be used")
                 .because(error)

@@ -18,7 +18,7 @@ const COLOURS: [u8; 5] = [36, 33, 32, 35, 34];
 
 /// What stands before a rank's line: host and rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Label {
+pub(crate) struct Label {
     /// The host's name, as a terminal may have it.
     pub host: String,
     /// The rank.
@@ -32,7 +32,7 @@ impl fmt::Display for Label {
 }
 
 /// Shows what ranks write.
-pub struct Console {
+pub(crate) struct Console {
     ranks: Vec<RankLines>,
     out: Sink,
     err: Option<Sink>,
@@ -62,7 +62,7 @@ impl Console {
     /// A console for the ranks of an attempt of `plan`. Without `err`, both streams go to `out`.
     ///
     /// Each writer comes with whether it is a terminal that wants colour.
-    pub fn new(
+    pub(crate) fn new(
         plan: &LaunchPlan,
         attempt: u32,
         out: (Box<dyn Write>, bool),

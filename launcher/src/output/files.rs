@@ -16,7 +16,7 @@ use crate::plan::LaunchPlan;
 use crate::process::limit::LOG_FILES;
 
 /// The name of a stream's file in a rank's folder.
-pub fn file_name(stream: Stream) -> &'static str {
+pub(crate) fn file_name(stream: Stream) -> &'static str {
     match stream {
         Stream::Stdout => "stdout.log",
         Stream::Stderr => "stderr.log",
@@ -25,7 +25,7 @@ pub fn file_name(stream: Stream) -> &'static str {
 
 /// Writes the files of one attempt.
 #[derive(Debug)]
-pub struct LogFiles {
+pub(crate) struct LogFiles {
     folders: Vec<PathBuf>,
     open: BTreeMap<(Rank, Stream), Open>,
     uses: u64,
@@ -44,7 +44,7 @@ impl LogFiles {
     ///
     /// # Errors
     /// When a folder cannot be made; nothing has been started then.
-    pub fn create(plan: &LaunchPlan, attempt: u32) -> io::Result<Self> {
+    pub(crate) fn create(plan: &LaunchPlan, attempt: u32) -> io::Result<Self> {
         let folders: Vec<PathBuf> = (0..plan.world_size()).map(|rank| plan.rank_dir(Rank(rank), attempt)).collect();
         if let Some(parent) = folders.first().and_then(|folder| folder.parent()) {
             fs_err::create_dir_all(parent)?;
@@ -56,17 +56,17 @@ impl LogFiles {
     }
 
     /// Where a stream's bytes lie, once there are any.
-    pub fn path(&self, rank: Rank, stream: Stream) -> PathBuf {
+    pub(crate) fn path(&self, rank: Rank, stream: Stream) -> PathBuf {
         self.folders[rank.0 as usize].join(file_name(stream))
     }
 
     /// Bytes that could not be written.
-    pub fn lost(&self) -> u64 {
+    pub(crate) fn lost(&self) -> u64 {
         self.lost
     }
 
     /// The first trouble since the last call, to be told once.
-    pub fn take_trouble(&mut self) -> Option<io::Error> {
+    pub(crate) fn take_trouble(&mut self) -> Option<io::Error> {
         self.trouble.take()
     }
 

@@ -8,18 +8,18 @@ use std::time::Duration;
 use crate::clock::Moment;
 
 /// Bytes of one line that are shown, and held, at most: a rank that never ends a line must not grow the launcher.
-pub const LINE_LIMIT: usize = 64 * 1024;
+pub(crate) const LINE_LIMIT: usize = 64 * 1024;
 
 /// A line that was begun and not ended is shown after this pause, so that a question or a bar does not stay hidden.
 /// Long enough that a busy machine does not tear a line that is merely written in two parts.
-pub const PAUSE: Duration = Duration::from_secs(1);
+pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 
 /// A progress bar, redrawn with `\r` many times a second, is shown this often at most.
 const BAR_INTERVAL: Duration = Duration::from_secs(1);
 
 /// One line as the console gets it, without its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line<'a> {
+pub(crate) struct Line<'a> {
     /// Its bytes, at most [`LINE_LIMIT`].
     pub bytes: &'a [u8],
     /// Whether it was longer, and the rest is left out.
@@ -28,7 +28,7 @@ pub struct Line<'a> {
 
 /// Puts together the lines of one stream.
 #[derive(Debug, Default)]
-pub struct Framer {
+pub(crate) struct Framer {
     pending: Vec<u8>,
     /// A `\r` came after `pending`: what comes next ends the line (`\n`) or draws over it.
     is_returned: bool,
@@ -40,7 +40,7 @@ pub struct Framer {
 
 impl Framer {
     /// Takes what was read at `now` and gives each line that it ended to `emit`.
-    pub fn push(&mut self, now: Moment, bytes: &[u8], emit: &mut dyn FnMut(Line<'_>)) {
+    pub(crate) fn push(&mut self, now: Moment, bytes: &[u8], emit: &mut dyn FnMut(Line<'_>)) {
         self.last_bytes = Some(now);
         let mut rest = bytes;
         while let Some(first) = rest.first() {
@@ -70,13 +70,13 @@ impl Framer {
     }
 
     /// When [`Self::pause`] wants to be called; none when nothing waits to be shown.
-    pub fn deadline(&self) -> Option<Moment> {
+    pub(crate) fn deadline(&self) -> Option<Moment> {
         let has_text = self.pending.len() > incomplete_tail(&self.pending);
         self.last_bytes.filter(|_| has_text).map(|last| last.plus(PAUSE))
     }
 
     /// Shows what waits if the pause is over at `now`. A character that is not whole yet waits on.
-    pub fn pause(&mut self, now: Moment, emit: &mut dyn FnMut(Line<'_>)) {
+    pub(crate) fn pause(&mut self, now: Moment, emit: &mut dyn FnMut(Line<'_>)) {
         if self.deadline().is_none_or(|deadline| now < deadline) {
             return;
         }
@@ -87,7 +87,7 @@ impl Framer {
     }
 
     /// Shows what is left: the stream is over.
-    pub fn close(&mut self, emit: &mut dyn FnMut(Line<'_>)) {
+    pub(crate) fn close(&mut self, emit: &mut dyn FnMut(Line<'_>)) {
         if !self.pending.is_empty() {
             emit(Line { bytes: &self.pending, is_cut: false });
         }

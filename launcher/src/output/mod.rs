@@ -3,13 +3,13 @@
 //! Owns the bytes of ranks and their labels. Must not decide anything about a run: a full disk or a closed pipe
 //! ends no rank.
 
-pub mod console;
-pub mod files;
-pub mod framing;
-pub mod terminal;
+pub(crate) mod console;
+pub(crate) mod files;
+pub(crate) mod framing;
+pub(crate) mod terminal;
 #[cfg(test)]
 mod tests;
 
-pub use console::{Console, Label};
-pub use files::LogFiles;
-pub use terminal::Terminal;
+pub(crate) use console::Console;
+pub(crate) use files::LogFiles;
+pub(crate) use terminal::Terminal;

@@ -12,7 +12,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// Where bytes for people or programs go.
 #[derive(Debug)]
-pub enum Terminal {
+pub(crate) enum Terminal {
     /// The process's stdout.
     Stdout(io::Stdout),
     /// The process's stderr.
@@ -21,17 +21,17 @@ pub enum Terminal {
 
 impl Terminal {
     /// The process's stdout.
-    pub fn stdout() -> Self {
+    pub(crate) fn stdout() -> Self {
         Self::Stdout(io::stdout())
     }
 
     /// The process's stderr.
-    pub fn stderr() -> Self {
+    pub(crate) fn stderr() -> Self {
         Self::Stderr(io::stderr())
     }
 
     /// Whether a person looks at it: colours make sense then, unless they said no.
-    pub fn is_terminal(&self) -> bool {
+    pub(crate) fn is_terminal(&self) -> bool {
         match self {
             Self::Stdout(stdout) => stdout.is_terminal(),
             Self::Stderr(stderr) => stderr.is_terminal(),
@@ -67,7 +67,7 @@ impl Write for Terminal {
 
 /// A text of anybody's (a path, an argument, a name) on one line as people may see it: what a terminal would obey is spelled
 /// out, so that the name of a file can neither move the cursor nor pass for a line of ours.
-pub fn visible(text: &str) -> Cow<'_, str> {
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(is_obeyed) {
         return Cow::Borrowed(text);
     }
@@ -92,7 +92,7 @@ pub(crate) fn is_obeyed(character: char) -> bool {
 ///
 /// # Errors
 /// What the write said, but for a closed pipe.
-pub fn print_data(bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn print_data(bytes: &[u8]) -> io::Result<()> {
     match Terminal::stdout().write_all(bytes) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result,

@@ -120,6 +120,17 @@ mod tests {
     }
 
     #[test]
+    fn one_card_is_and_two_cards_are_not_among_those_that_can_be_seen() {
+        let messages = |devices: &[Device]| {
+            let mut findings = Vec::new();
+            visible(&host(devices), Some("3"), &mut findings);
+            findings.remove(0).message
+        };
+        assert!(messages(&[Device::Index(0)]).starts_with("`0` is not among"));
+        assert!(messages(&[Device::Index(0), Device::Index(1)]).starts_with("`0`, `1` are not among"));
+    }
+
+    #[test]
     fn a_uuid_may_be_shortened_on_either_side_and_is_never_held_against_an_index() {
         let uuid = |text: &str| Device::Uuid(text.to_owned());
         assert_eq!(check(&[uuid("GPU-8932")], Some("GPU-89")), (Some("GPU-8932".to_owned()), vec![]));

@@ -19,7 +19,7 @@ const MASTER_ADDR: &str = "127.0.0.1";
 
 /// A plan, and what is doubtful about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Planned {
+pub(crate) struct Planned {
     /// The plan.
     pub plan: LaunchPlan,
     /// Findings that do not stop.
@@ -34,7 +34,10 @@ pub struct Planned {
 ///
 /// # Errors
 /// All findings, of which at least one is an error.
-pub fn build(request: &RunRequest, find_program: &dyn Fn(&OsStr) -> Option<PathBuf>) -> Result<Planned, Vec<Finding>> {
+pub(crate) fn build(
+    request: &RunRequest,
+    find_program: &dyn Fn(&OsStr) -> Option<PathBuf>,
+) -> Result<Planned, Vec<Finding>> {
     let mut findings = Vec::new();
     check_run(request, &mut findings);
     environment::check_job(request, &mut findings);
@@ -80,7 +83,7 @@ pub fn build(request: &RunRequest, find_program: &dyn Fn(&OsStr) -> Option<PathB
 }
 
 /// The program of a host, without its runner, absolute.
-pub fn program(host: &HostRequest) -> PathBuf {
+pub(crate) fn program(host: &HostRequest) -> PathBuf {
     match &host.program {
         Program::Plain { program, .. } => program.clone(),
         Program::Envelope(envelope) => host.path.join(&envelope.bin),
@@ -89,7 +92,7 @@ pub fn program(host: &HostRequest) -> PathBuf {
 }
 
 /// The folder that a host's ranks run in, absolute.
-pub fn working_folder(host: &HostRequest) -> PathBuf {
+pub(crate) fn working_folder(host: &HostRequest) -> PathBuf {
     match &host.program {
         Program::Plain { cwd, .. } => cwd.clone(),
         // Joining an empty path would put a slash at the end.

@@ -6,14 +6,15 @@
 mod devices;
 mod environment;
 mod layout;
-pub mod request;
+mod request;
 mod run_id;
 #[cfg(test)]
 mod tests;
 
-pub use layout::{Planned, build, program, working_folder};
+pub(crate) use layout::{Planned, build, program};
 pub use request::{Device, HostRequest, Program, RunRequest};
-pub use run_id::{run_id, stamp};
+pub use run_id::run_id;
+pub(crate) use run_id::stamp;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

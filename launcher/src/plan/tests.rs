@@ -345,10 +345,39 @@ fn all_that_is_wrong_is_found_at_once() {
         ]
     );
     let places: Vec<Finding> = build(&request, &nothing_found).unwrap_err();
-    for finding in &places {
-        assert!(finding.remedy.is_some(), "`{}` says nothing of what to do: {}", finding.code, finding.message);
-    }
     let rank = places.iter().find(|finding| finding.message.contains("LOCAL_RANK")).unwrap();
     assert_eq!(rank.place.to_string(), "host `b`, `env.LOCAL_RANK`");
     assert!(errors(&self::request(Vec::new())).contains(&"no-hosts".to_owned()));
+}
+
+#[test]
+fn whatever_is_wrong_with_a_request_says_what_to_do() {
+    let mut request = request(vec![host("a", 0), host("a", 1), host("b", 1), host("c", 1), host("d", 1)]);
+    request.run_id = "../x".to_owned();
+    request.args = vec!["a\0b".into()];
+    request.job_env = file_env([("RANK", "1"), ("", "x")]);
+    request.env_pass = vec!["NOT_THERE".to_owned()];
+    request.hosts[1].devices = vec![Device::Index(7)];
+    request.base_env.insert("CUDA_VISIBLE_DEVICES".into(), "0".into());
+    request.hosts[2].path = "relative".into();
+    request.hosts[2].program = Program::Plain { program: "train".into(), cwd: "here".into() };
+    request.hosts[2].runner = vec![String::new(), "a\0b".to_owned()];
+    request.hosts[3].runner = vec!["no-such-runner".to_owned()];
+    request.hosts[4].program = Program::PerHost(PerHostEnvelope {
+        bin: String::new(),
+        ld_library_path: "/a;/b".to_owned(),
+        cwd_subpath: "../up".to_owned(),
+    });
+    let findings = build(&request, &nothing_found).unwrap_err();
+    for finding in &findings {
+        assert!(finding.remedy.is_some(), "`{}` does not: {}", finding.code, finding.message);
+    }
+    let codes: std::collections::BTreeSet<&str> = findings.iter().map(|finding| finding.code.as_str()).collect();
+    let wanted = ["argument-value", "device-not-visible", "env-name", "env-pass-unset", "env-rank-variable"];
+    let wanted =
+        wanted.into_iter().chain(["envelope-value", "host-duplicate", "host-path", "no-slots", "program-path"]);
+    let wanted = wanted.chain(["run-folder", "runner-missing", "runner-value"]);
+    assert_eq!(codes.into_iter().collect::<Vec<_>>(), wanted.collect::<Vec<_>>());
+    let none = self::request(Vec::new());
+    assert!(build(&none, &nothing_found).unwrap_err().iter().all(|finding| finding.remedy.is_some()));
 }

@@ -14,7 +14,7 @@ use memmap2::Mmap;
 
 /// A file's bytes, mapped read-only and private.
 #[derive(Debug)]
-pub struct MappedFile {
+pub(crate) struct MappedFile {
     map: Option<Mmap>,
 }
 
@@ -23,7 +23,7 @@ impl MappedFile {
     ///
     /// # Errors
     /// When it cannot be opened or mapped; [`io::ErrorKind::InvalidInput`] when it is no regular file.
-    pub fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let regular = |metadata: std::fs::Metadata| match metadata.is_file() {
             true => Ok(metadata),
             false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),

@@ -10,7 +10,7 @@ pub mod digest;
 pub mod elf;
 pub mod fatbin;
 pub mod loader;
-pub mod map;
+pub(crate) mod map;
 pub mod symbols;
 pub mod verify;
 

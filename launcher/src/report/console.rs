@@ -22,18 +22,18 @@ const TAIL_LINES: usize = 20;
 const TAIL_BYTES: u64 = 32 * 1024;
 
 /// Prints to stderr; one write a text, so that no rank's line comes in between.
-pub fn print(text: &str) {
+pub(crate) fn print(text: &str) {
     // Whoever closed stderr does not want to read this.
     let _ = Terminal::stderr().write_all(text.as_bytes());
 }
 
 /// A warning for people, on one line.
-pub fn warning(message: &str) -> String {
+pub(crate) fn warning(message: &str) -> String {
     format!("warning: {}\n", visible(message))
 }
 
 /// The line at the start.
-pub fn start(plan: &LaunchPlan) -> String {
+pub(crate) fn start(plan: &LaunchPlan) -> String {
     let ranks = words::count(plan.world_size() as usize, "rank");
     let hosts: Vec<String> = plan
         .hosts
@@ -49,7 +49,7 @@ pub fn start(plan: &LaunchPlan) -> String {
 }
 
 /// What to say of an event while the run goes on. `record` has seen it already.
-pub fn progress(event: &Event<'_>, record: &Record) -> Option<String> {
+pub(crate) fn progress(event: &Event<'_>, record: &Record) -> Option<String> {
     match event {
         Event::Stopping { cause, signal, grace } => {
             let running = record.running();
@@ -86,7 +86,7 @@ fn named(ranks: &[Rank]) -> String {
 /// The first failure; none when nothing failed.
 ///
 /// A file that cannot be read shows no last lines.
-pub fn failure(outcome: Outcome, record: &Record) -> Option<String> {
+pub(crate) fn failure(outcome: Outcome, record: &Record) -> Option<String> {
     match outcome {
         Outcome::RankFailed { rank, end } => Some(rank_failure(rank, end, record)),
         Outcome::HostLost { host } => {
@@ -150,7 +150,7 @@ fn tail(path: &Path) -> io::Result<Vec<String>> {
 }
 
 /// The line at the end.
-pub fn end(outcome: Outcome, record: &Record, run_id: &str) -> String {
+pub(crate) fn end(outcome: Outcome, record: &Record, run_id: &str) -> String {
     let span = words::span(record.elapsed());
     match outcome {
         Outcome::Success => format!("run `{run_id}` succeeded after {span}\n"),

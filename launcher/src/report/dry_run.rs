@@ -16,7 +16,7 @@ const EXAMPLE_PORT: u16 = 29_500;
 const OLDPWD: &str = "OLDPWD";
 
 /// The text; arguments that are no UTF-8 are spelled out in ASCII.
-pub fn render(planned: &Planned) -> String {
+pub(crate) fn render(planned: &Planned) -> String {
     let plan = &planned.plan;
     let ranks = words::count(plan.world_size() as usize, "rank");
     let hosts = words::count(plan.hosts.len(), "host");
@@ -78,7 +78,7 @@ fn is_identifier(name: &OsStr) -> bool {
 ///
 /// Control characters and bytes that are no UTF-8 need `$'…'`, which bash, zsh and ksh know; other words are quoted for
 /// every POSIX shell.
-pub fn quote(word: &OsStr) -> String {
+pub(crate) fn quote(word: &OsStr) -> String {
     let plain = word.to_str().filter(|text| !text.contains(is_obeyed));
     if let Some(quoted) = plain.and_then(|text| shlex::try_quote(text).ok()) {
         return quoted.into_owned();

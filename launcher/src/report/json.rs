@@ -31,13 +31,13 @@ use crate::event::{Event, Rank, StopCause};
 use crate::plan::{LaunchPlan, stamp};
 
 /// Name of the stream of events in a run's folder.
-pub const EVENTS: &str = "events.ndjson";
+pub(crate) const EVENTS: &str = "events.ndjson";
 /// Name of the report in a run's folder.
-pub const REPORT: &str = "report.json";
+pub(crate) const REPORT: &str = "report.json";
 
 /// Writes `events.ndjson`.
 #[derive(Debug)]
-pub struct EventLog {
+pub(crate) struct EventLog {
     file: File,
     start: Moment,
     trouble: Option<io::Error>,
@@ -49,7 +49,7 @@ impl EventLog {
     ///
     /// # Errors
     /// When the file cannot be made.
-    pub fn create(plan: &LaunchPlan, start: Moment, wall: Duration) -> io::Result<Self> {
+    pub(crate) fn create(plan: &LaunchPlan, start: Moment, wall: Duration) -> io::Result<Self> {
         let file = OpenOptions::new().create_new(true).append(true).open(plan.run_dir.join(EVENTS))?;
         let mut log = Self { file, start, trouble: None, is_broken: false };
         let hosts: Vec<Value> = plan
@@ -66,7 +66,7 @@ impl EventLog {
     }
 
     /// Writes the event, if it is one for this file. `record` has seen it already.
-    pub fn observe(&mut self, now: Moment, event: &Event<'_>, record: &Record) {
+    pub(crate) fn observe(&mut self, now: Moment, event: &Event<'_>, record: &Record) {
         let place = |rank: Rank| record.place(rank).0.to_owned();
         let (name, keys) = match event {
             Event::Allocated { host } => ("allocated", json!({ "host": record.host(*host) })),
@@ -99,7 +99,7 @@ impl EventLog {
     }
 
     /// The trouble that ended the stream, to be told once.
-    pub fn take_trouble(&mut self) -> Option<io::Error> {
+    pub(crate) fn take_trouble(&mut self) -> Option<io::Error> {
         self.trouble.take()
     }
 
@@ -124,7 +124,7 @@ fn numbers(ranks: &[Rank]) -> Value {
 }
 
 /// The text of a value for people and programs: JSON with indentation and a final newline.
-pub fn text(value: &impl serde::Serialize) -> String {
+pub(crate) fn text(value: &impl serde::Serialize) -> String {
     // Only a map with keys that are no strings could fail, and there is none.
     serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
 }
@@ -133,7 +133,7 @@ pub fn text(value: &impl serde::Serialize) -> String {
 ///
 /// # Errors
 /// When it cannot be written or renamed.
-pub fn write_whole(folder: &Path, name: &str, text: &str) -> io::Result<()> {
+pub(crate) fn write_whole(folder: &Path, name: &str, text: &str) -> io::Result<()> {
     let mut file = tempfile::Builder::new().prefix(".").suffix(name).permissions(readable()).tempfile_in(folder)?;
     file.write_all(text.as_bytes())?;
     file.persist(folder.join(name)).map_err(|error| error.error)?;
@@ -149,6 +149,6 @@ fn readable() -> std::fs::Permissions {
 ///
 /// # Errors
 /// When it cannot be written.
-pub fn write_report(folder: &Path, report: &RunReport) -> io::Result<()> {
+pub(crate) fn write_report(folder: &Path, report: &RunReport) -> io::Result<()> {
     write_whole(folder, REPORT, &text(report))
 }

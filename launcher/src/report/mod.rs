@@ -3,13 +3,13 @@
 //! Everything of ours for people goes to stderr; stdout has data that was asked for, and ranks' own stdout.
 //! Must not decide anything: it tells what happened.
 
-pub mod console;
-pub mod dry_run;
+pub(crate) mod console;
+pub(crate) mod dry_run;
 pub mod failure;
-pub mod json;
-pub mod record;
-pub mod shown;
+pub(crate) mod json;
+pub(crate) mod record;
+pub(crate) mod shown;
 #[cfg(test)]
 mod tests;
-pub mod verdict;
-pub mod words;
+pub(crate) mod verdict;
+pub(crate) mod words;

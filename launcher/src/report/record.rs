@@ -12,16 +12,16 @@ use serde::Serialize;
 use super::verdict::Verdict;
 use super::words;
 use crate::clock::Moment;
-use crate::event::{End, Event, HostIndex, Observer, Outcome, Rank, StartStep, StopCause, Stream};
+use crate::event::{End, Event, HostIndex, Observer, Outcome, Rank, StartStep, Stream};
 use crate::output::files;
 use crate::plan::LaunchPlan;
 
 /// Version of `report.json` and of each line of `events.ndjson`: grows when a field changes its meaning or goes away.
-pub const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 
 /// How a run went.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct RunReport {
+pub(crate) struct RunReport {
     /// [`VERSION`].
     pub version: u32,
     /// The run's id.
@@ -49,7 +49,7 @@ pub struct RunReport {
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum OutcomeRecord {
+pub(crate) enum OutcomeRecord {
     /// Every rank returned 0.
     Success,
     /// This rank failed first; how is in its own entry.
@@ -73,7 +73,7 @@ pub enum OutcomeRecord {
 
 /// One rank.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct RankReport {
+pub(crate) struct RankReport {
     /// Its place in the run.
     pub rank: u32,
     /// Its host.
@@ -101,7 +101,7 @@ pub struct RankReport {
 /// How a rank ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum EndRecord {
+pub(crate) enum EndRecord {
     /// It returned a code.
     Exited {
         /// Its own code, whatever the launcher made of it.
@@ -153,7 +153,7 @@ fn is_zero(number: &u64) -> bool {
 
 /// Gathers what happened.
 #[derive(Debug)]
-pub struct Record<'a> {
+pub(crate) struct Record<'a> {
     plan: &'a LaunchPlan,
     attempt: u32,
     start: Moment,
@@ -161,13 +161,12 @@ pub struct Record<'a> {
     wall: Duration,
     last: Moment,
     master_port: Option<u16>,
-    cause: Option<StopCause>,
     ranks: BTreeMap<Rank, RankRecord>,
 }
 
 /// What is known of one rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RankRecord {
+pub(crate) struct RankRecord {
     /// Its process id.
     pub pid: Option<u32>,
     /// When it started.
@@ -178,64 +177,50 @@ pub struct RankRecord {
 
 impl<'a> Record<'a> {
     /// A record of nothing yet. `wall` is the wall clock at `start`.
-    pub fn new(plan: &'a LaunchPlan, attempt: u32, start: Moment, wall: Duration) -> Self {
-        Self {
-            plan,
-            attempt,
-            start,
-            wall,
-            last: start,
-            master_port: plan.master_port,
-            cause: None,
-            ranks: BTreeMap::new(),
-        }
+    pub(crate) fn new(plan: &'a LaunchPlan, attempt: u32, start: Moment, wall: Duration) -> Self {
+        Self { plan, attempt, start, wall, last: start, master_port: plan.master_port, ranks: BTreeMap::new() }
     }
 
     /// What is known of a rank.
-    pub fn rank(&self, rank: Rank) -> RankRecord {
+    pub(crate) fn rank(&self, rank: Rank) -> RankRecord {
         self.ranks.get(&rank).copied().unwrap_or_default()
     }
 
-    /// Why the ranks were ended, when they were.
-    pub fn cause(&self) -> Option<StopCause> {
-        self.cause
-    }
-
     /// Whether any rank has run.
-    pub fn has_started(&self) -> bool {
+    pub(crate) fn has_started(&self) -> bool {
         self.ranks.values().any(|rank| rank.started.is_some())
     }
 
     /// The ranks that run.
-    pub fn running(&self) -> Vec<Rank> {
+    pub(crate) fn running(&self) -> Vec<Rank> {
         let runs = |record: &&RankRecord| record.started.is_some() && record.ended.is_none();
         self.ranks.iter().filter(|(_, record)| runs(record)).map(|(rank, _)| *rank).collect()
     }
 
     /// A rank's host and local rank.
-    pub fn place(&self, rank: Rank) -> (&str, u32) {
+    pub(crate) fn place(&self, rank: Rank) -> (&str, u32) {
         let hosts = self.plan.hosts.iter();
         let mut ranks = hosts.flat_map(|host| host.ranks.iter().map(|of| (of.rank, host.name.as_str(), of.local_rank)));
         ranks.find(|(of, ..)| *of == rank).map_or(("", 0), |(_, host, local_rank)| (host, local_rank))
     }
 
     /// A host's name.
-    pub fn host(&self, host: HostIndex) -> &str {
+    pub(crate) fn host(&self, host: HostIndex) -> &str {
         self.plan.hosts.get(host.0).map_or("", |host| host.name.as_str())
     }
 
     /// Where a stream's bytes lie.
-    pub fn log(&self, rank: Rank, stream: Stream) -> PathBuf {
+    pub(crate) fn log(&self, rank: Rank, stream: Stream) -> PathBuf {
         self.plan.rank_dir(rank, self.attempt).join(files::file_name(stream))
     }
 
     /// Time from the start to the last event.
-    pub fn elapsed(&self) -> Duration {
+    pub(crate) fn elapsed(&self) -> Duration {
         self.last.since(self.start)
     }
 
     /// The report.
-    pub fn report(&self, outcome: Outcome, lost_log_bytes: u64) -> RunReport {
+    pub(crate) fn report(&self, outcome: Outcome, lost_log_bytes: u64) -> RunReport {
         let outcome_record = match outcome {
             Outcome::Success => OutcomeRecord::Success,
             Outcome::RankFailed { rank, .. } => OutcomeRecord::RankFailed { rank: rank.0 },
@@ -284,9 +269,6 @@ impl Observer for Record<'_> {
                 entry.started = Some(now);
             }
             Event::Ended { rank, end } => self.ranks.entry(*rank).or_default().ended = Some((now, *end)),
-            Event::Stopping { cause, .. } => {
-                self.cause.get_or_insert(*cause);
-            }
             _ => {}
         }
     }

@@ -11,15 +11,15 @@ use serde::Serialize;
 use crate::plan::{EnvValue, Environment, HostPlan, LaunchPlan, MASTER_PORT, Planned, RankPlan};
 
 /// Name of the plan in a run's folder.
-pub const PLAN: &str = "plan.json";
+pub(crate) const PLAN: &str = "plan.json";
 /// Version of the format: grows when a field changes its meaning or goes away.
 const VERSION: u32 = 1;
 /// What stands for a value that may not be shown.
-pub const MASK: &str = "***";
+pub(crate) const MASK: &str = "***";
 
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ShownPlan {
+pub(crate) struct ShownPlan {
     /// Version of this format.
     pub version: u32,
     /// The run's id.
@@ -38,7 +38,7 @@ pub struct ShownPlan {
 
 /// One host's part.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ShownHost {
+pub(crate) struct ShownHost {
     /// Its name.
     pub name: String,
     /// The program.
@@ -61,7 +61,7 @@ pub struct ShownHost {
 
 /// One rank.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ShownRank {
+pub(crate) struct ShownRank {
     /// Its place in the run.
     pub rank: u32,
     /// Its place on its host.
@@ -71,7 +71,7 @@ pub struct ShownRank {
 }
 
 /// The plan of the first attempt as it may be shown. Bytes that are no UTF-8 become U+FFFD.
-pub fn plan(planned: &Planned) -> ShownPlan {
+pub(crate) fn plan(planned: &Planned) -> ShownPlan {
     let plan = &planned.plan;
     ShownPlan {
         version: VERSION,
@@ -85,14 +85,14 @@ pub fn plan(planned: &Planned) -> ShownPlan {
 }
 
 /// A rank's variables that are not merely inherited, of the first attempt.
-pub fn own(planned: &Planned, host: &HostPlan, rank: &RankPlan, port: u16) -> Environment {
+pub(crate) fn own(planned: &Planned, host: &HostPlan, rank: &RankPlan, port: u16) -> Environment {
     let mut env = planned.plan.environment(host, rank, port, 0);
     env.retain(|name, entry| !is_inherited(planned, name, entry));
     env
 }
 
 /// Names of variables that the launcher has and a rank does not get.
-pub fn removed<'a>(planned: &'a Planned, host: &HostPlan, rank: &RankPlan) -> Vec<&'a OsStr> {
+pub(crate) fn removed<'a>(planned: &'a Planned, host: &HostPlan, rank: &RankPlan) -> Vec<&'a OsStr> {
     let late = planned.plan.late_variables(rank.rank, 0, 0).map(|(name, _)| OsStr::new(name));
     let is_given = |name: &OsString| {
         host.env.contains_key(name) || rank.env.contains_key(name) || late.contains(&name.as_os_str())

@@ -8,7 +8,7 @@ use crate::event::{End, Outcome};
 
 /// How the launcher itself ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// With this code.
     Code(u8),
     /// By this signal, so that a shell or a service manager sees what ended it.
@@ -17,7 +17,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// The verdict on a run.
-    pub fn of(outcome: Outcome) -> Self {
+    pub(crate) fn of(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Success => Self::Code(exit_code::OK),
             Outcome::RankFailed { end, .. } => Self::Code(of_rank(end)),
@@ -28,7 +28,7 @@ impl Verdict {
     }
 
     /// The code that a shell shows.
-    pub fn exit_code(self) -> u8 {
+    pub(crate) fn exit_code(self) -> u8 {
         match self {
             Self::Code(code) => code,
             Self::DieBy(signal) => by_signal(signal),
@@ -37,7 +37,7 @@ impl Verdict {
 }
 
 /// Whether a rank's own code is one of those that the launcher keeps for itself.
-pub fn is_ours(code: u8) -> bool {
+pub(crate) fn is_ours(code: u8) -> bool {
     (exit_code::USAGE..=exit_code::RANK_USED_OUR_CODE).contains(&code)
 }
 

@@ -10,18 +10,18 @@ use nix::sys::signal::Signal;
 use crate::event::{End, Rank, StartStep};
 
 /// A signal's name, such as `SIGTERM`; real-time signals have only their number.
-pub fn signal(number: i32) -> String {
+pub(crate) fn signal(number: i32) -> String {
     Signal::try_from(number).map_or_else(|_| format!("signal {number}"), |signal| signal.as_str().to_owned())
 }
 
 /// A system error's text without its number, such as `Permission denied`.
-pub fn errno(number: i32) -> String {
+pub(crate) fn errno(number: i32) -> String {
     let text = io::Error::from_raw_os_error(number).to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
 /// How a rank ended, after its name: `exited with 3`.
-pub fn end(end: End) -> String {
+pub(crate) fn end(end: End) -> String {
     match end {
         End::Exited(code) => format!("exited with {code}"),
         End::Signaled { signal: number, core } => {
@@ -41,7 +41,7 @@ pub fn end(end: End) -> String {
 }
 
 /// A time span for people: `850 ms`, `12.3 s`, `4 min 12 s`, `3 h 2 min`.
-pub fn span(span: Duration) -> String {
+pub(crate) fn span(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {
         0 => format!("{} ms", span.as_millis()),
@@ -53,13 +53,13 @@ pub fn span(span: Duration) -> String {
 }
 
 /// `1 rank`, `4 ranks`.
-pub fn count(number: usize, noun: &str) -> String {
+pub(crate) fn count(number: usize, noun: &str) -> String {
     let ending = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{ending}")
 }
 
 /// Ranks in their order with runs joined: `0-3, 7`.
-pub fn ranks(ranks: &[Rank]) -> String {
+pub(crate) fn ranks(ranks: &[Rank]) -> String {
     let mut numbers: Vec<u32> = ranks.iter().map(|rank| rank.0).collect();
     numbers.sort_unstable();
     let parts: Vec<String> = numbers

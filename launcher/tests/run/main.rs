@@ -19,5 +19,6 @@ mod output;
 mod preflight;
 mod refused;
 #[path = "../../../fixtures/support/skip.rs"]
+#[expect(clippy::print_stdout, unreachable_pub, reason = "the file is shared by tests of several packages")]
 mod skip;
 mod stage;

@@ -30,7 +30,7 @@ const LOCAL: &str = "local";
                       torchlift run --envelopes <PATH> [OPTIONS] [-- <ARGS>...]",
     group = ArgGroup::new("what").required(true).args(["nproc", "envelopes"])
 )]
-pub struct RunArgs {
+pub(crate) struct RunArgs {
     /// Start this many ranks of the program that stands after `--`
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub nproc: Option<u32>,

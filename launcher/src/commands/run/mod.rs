@@ -11,7 +11,7 @@ mod lookup;
 mod preflight;
 mod watchers;
 
-pub use arguments::RunArgs;
+pub(crate) use arguments::RunArgs;
 pub use envelopes::{NamedProgram, read as read_envelopes};
 pub use execute::execute;
 pub use flags::{Format, RUNS_DIR, RunFlags, RunOptions};
@@ -23,7 +23,7 @@ use crate::error::CommandError;
 ///
 /// # Errors
 /// Whatever keeps a run from starting. A run that started and failed gives its exit code.
-pub fn run(args: &RunArgs, context: Context) -> Result<u8, CommandError> {
+pub(crate) fn run(args: &RunArgs, context: Context) -> Result<u8, CommandError> {
     let request = arguments::request(args, context)?;
     execute(request, args.flags.options())
 }

@@ -115,9 +115,9 @@ fn unusable(error: &ElfError, place: &Place) -> Finding {
 /// A doubt about a program that may be executed and not read.
 fn unread(program: &Path, place: &Place) -> Finding {
     let message = format!("`{}` may be executed and not read, so what it loads was not checked", program.display());
-    Finding::warning(code::PROGRAM_UNREADABLE, place.clone(), message).remedy(format!(
-        "let this user read it (`chmod +r`), and what would fail is told before the start; a script has to be readable"
-    ))
+    let remedy =
+        "let this user read it (`chmod +r`), and what would fail is told before the start; a script has to be readable";
+    Finding::warning(code::PROGRAM_UNREADABLE, place.clone(), message).remedy(remedy)
 }
 
 /// What is wrong with a script's `#!` line. The interpreter's own libraries are its package's business.

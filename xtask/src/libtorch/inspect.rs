@@ -134,7 +134,7 @@ pub fn peek(root: &Utf8Path) -> Result<(String, String), InspectError> {
     }
 }
 
-fn check_shape(root: &Utf8Path) -> Result<(), InspectError> {
+pub(super) fn check_shape(root: &Utf8Path) -> Result<(), InspectError> {
     if !root.is_dir() {
         return Err(InspectError::Missing { root: root.to_owned() });
     }

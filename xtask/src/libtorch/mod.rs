@@ -18,6 +18,7 @@ mod python;
 pub mod record;
 pub mod store;
 mod stub;
+pub mod survey;
 mod tool;
 pub mod wanted;
 mod wheel;

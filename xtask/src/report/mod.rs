@@ -4,6 +4,7 @@
 
 pub mod build;
 pub mod fetch;
+pub mod libtorch;
 pub mod progress;
 
 use std::io::Write as _;

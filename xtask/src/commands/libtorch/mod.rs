@@ -3,6 +3,7 @@
 //! Here is what the verbs have in common: their places, their notes, the workspace that they are called in.
 
 mod fetch;
+mod inspect;
 mod list;
 mod path;
 mod wanted;
@@ -28,6 +29,8 @@ pub struct LibtorchArgs {
 enum LibtorchVerb {
     /// Get the libtorch that the program needs into the store, and print its folder
     Fetch(fetch::FetchArgs),
+    /// Print what the files of a libtorch say: version, ABI, GPU code, libraries
+    Inspect(inspect::InspectArgs),
     /// List the variants of the stores
     List(list::ListArgs),
     /// Print the folder of the libtorch that would be taken, and say why others would not
@@ -60,6 +63,7 @@ pub fn run(args: &LibtorchArgs, context: &Context) -> Result<u8, CommandError> {
     let scene = Scene { context, env, places };
     match &args.verb {
         LibtorchVerb::Fetch(args) => fetch::run(args, &scene),
+        LibtorchVerb::Inspect(args) => inspect::run(args, &scene),
         LibtorchVerb::List(args) => list::run(args, &scene),
         LibtorchVerb::Path(args) => path::run(args, &scene),
     }

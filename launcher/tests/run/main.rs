@@ -18,7 +18,4 @@ mod hostile;
 mod output;
 mod preflight;
 mod refused;
-#[path = "../../../fixtures/support/skip.rs"]
-#[expect(clippy::print_stdout, unreachable_pub, reason = "the file is shared by tests of several packages")]
-mod skip;
 mod stage;

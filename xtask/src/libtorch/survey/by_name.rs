@@ -29,14 +29,14 @@ struct Row {
     loader: &'static str,
     /// The file name, or its beginning when it ends with a dot.
     loads: &'static str,
-    /// Torch versions that do so, from the first to before the second, as (major, minor); no NVIDIA library depends on it.
-    torch: Option<((u32, u32), Option<(u32, u32)>)>,
+    /// The first torch version that does so, as (major, minor); none for NVIDIA's libraries, which have versions of their own.
+    torch: Option<(u32, u32)>,
     purpose: &'static str,
     is_required: bool,
 }
 
 const fn torch(loader: &'static str, loads: &'static str, since: (u32, u32), purpose: &'static str) -> Row {
-    Row { loader, loads, torch: Some((since, None)), purpose, is_required: true }
+    Row { loader, loads, torch: Some(since), purpose, is_required: true }
 }
 
 const fn nvidia(loader: &'static str, loads: &'static str, purpose: &'static str) -> Row {
@@ -78,10 +78,9 @@ pub fn loaded_by_name(version: &str, files: &BTreeMap<&str, &Library>) -> Vec<Lo
     let mut loaded = Vec::new();
     for row in &TABLE {
         let applies = match (row.torch, version) {
-            (Some((since, until)), Some(version)) => version >= since && until.is_none_or(|until| version < until),
+            (Some(since), Some(version)) => version >= since,
             // A version that cannot be read is that of a new torch rather than of one from before the table.
-            (Some((_, until)), None) => until.is_none(),
-            (None, _) => true,
+            (Some(_), None) | (None, _) => true,
         };
         let Some(loader) = first(files, row.loader).filter(|_| applies) else { continue };
         loaded.push(LoadedByName {

@@ -5,5 +5,7 @@
 mod demo;
 #[path = "real/fetch.rs"]
 mod fetch;
+#[path = "real/inspect.rs"]
+mod inspect;
 #[path = "real/sources.rs"]
 mod sources;

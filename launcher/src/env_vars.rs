@@ -1,4 +1,5 @@
-//! The environment variables of Torchlift itself, of torchrun, and of the user's system: their names stand nowhere else.
+//! The environment variables of Torchlift itself, of torchrun, of GPU drivers, and of the user's system: their names stand
+//! nowhere else.
 //!
 //! What cargo, rustup, compilers and `torch-sys` read is named where a build's environment is made.
 
@@ -38,6 +39,19 @@ pub const PATH: &str = "PATH";
 pub const NO_COLOR: &str = "NO_COLOR";
 /// What kind of terminal it is; `dumb` knows no colours.
 pub const TERM: &str = "TERM";
+/// Which NVIDIA cards a process sees, by index or UUID.
+pub const CUDA_VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
+/// Which AMD cards a process sees, by index or UUID.
+pub const HIP_VISIBLE_DEVICES: &str = "HIP_VISIBLE_DEVICES";
+/// The same for AMD's runtime below HIP, which looks at it first.
+pub const ROCR_VISIBLE_DEVICES: &str = "ROCR_VISIBLE_DEVICES";
+/// The same for AMD's OpenCL, which HIP follows too.
+pub const GPU_DEVICE_ORDINAL: &str = "GPU_DEVICE_ORDINAL";
+/// In which order NVIDIA's driver counts cards.
+pub const CUDA_DEVICE_ORDER: &str = "CUDA_DEVICE_ORDER";
+/// Variables that narrow or order the cards that a process sees; a cluster file has `devices` for that.
+pub const CARDS: [&str; 5] =
+    [CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, GPU_DEVICE_ORDINAL, CUDA_DEVICE_ORDER];
 /// The 17 variables that torchrun sets for every worker, in its order; none may stand in a file's `env`.
 pub const TORCHRUN: [&str; 17] = [
     "LOCAL_RANK",

@@ -12,6 +12,7 @@ use torchlift::env_vars::LD_LIBRARY_PATH;
 use torchlift_schema::exit_code;
 
 use crate::commands::Context;
+use crate::env_vars::CARGO_ENCODED_RUSTFLAGS;
 use crate::error::CommandError;
 
 /// An environment.
@@ -41,7 +42,7 @@ const SET_BY_CARGO_PREFIXES: &[&str] = &["CARGO_PKG_", "CARGO_BIN_EXE_", "CARGO_
 
 /// What cargo sets for a build script only; elsewhere a person may have set them.
 const SET_FOR_BUILD_SCRIPTS: &[&str] = &[
-    "CARGO_ENCODED_RUSTFLAGS",
+    CARGO_ENCODED_RUSTFLAGS,
     "DEBUG",
     "HOST",
     "NUM_JOBS",

@@ -5,12 +5,13 @@
 use torchlift_schema::{Accelerator, Finding, Place};
 
 use super::request::{Device, HostRequest};
+use crate::env_vars;
 
 /// The variable that narrows what a rank sees.
 pub(super) fn variable(accelerator: Option<&Accelerator>) -> &'static str {
     match accelerator {
-        Some(Accelerator::Rocm(_)) => "HIP_VISIBLE_DEVICES",
-        _ => "CUDA_VISIBLE_DEVICES",
+        Some(Accelerator::Rocm(_)) => env_vars::HIP_VISIBLE_DEVICES,
+        _ => env_vars::CUDA_VISIBLE_DEVICES,
     }
 }
 

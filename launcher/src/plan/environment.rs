@@ -14,9 +14,8 @@ use torchlift_schema::{Finding, Place};
 use super::devices;
 use super::request::{Device, HostRequest, RunRequest};
 use super::{EnvValue, Environment};
-use crate::env_vars;
+use crate::env_vars::{self, CUDA_DEVICE_ORDER};
 
-const DEVICE_ORDER: &str = "CUDA_DEVICE_ORDER";
 const PCI_ORDER: &str = "PCI_BUS_ID";
 
 /// Which rank an environment is for.
@@ -100,7 +99,7 @@ impl HostEnvironment {
         let inherited = shared.get(OsStr::new(visible_name)).map(|entry| entry.value.to_string_lossy().into_owned());
         let visible = devices::visible(host, inherited.as_deref(), findings);
         check_device_order(request, host, findings);
-        shared.insert(DEVICE_ORDER.into(), open(PCI_ORDER.as_ref()));
+        shared.insert(CUDA_DEVICE_ORDER.into(), open(PCI_ORDER.as_ref()));
         if let (Some(visible), false) = (&visible, host.devices.is_empty()) {
             shared.insert(visible_name.into(), open(visible.join(",").as_ref()));
         }
@@ -210,22 +209,25 @@ fn check_variable(name: &str, value: Option<&str>, place: &Place, findings: &mut
         );
     }
     if value.is_some_and(|value| value.contains('\0')) {
-        findings.push(Finding::error("env-value", place.clone(), format!("the value of `{name}` has a NUL byte")));
+        findings.push(
+            Finding::error("env-value", place.clone(), format!("the value of `{name}` has a NUL byte"))
+                .remedy("take it out: no environment can hold it"),
+        );
     }
 }
 
 /// An index of `devices` counts in PCI order, so another order in a file would mean other cards.
 fn check_device_order(request: &RunRequest, host: &HostRequest, findings: &mut Vec<Finding>) {
     let is_by_index = host.devices.iter().any(|device| matches!(device, Device::Index(_)));
-    let other = host.env.get(DEVICE_ORDER).or_else(|| request.job_env.get(DEVICE_ORDER));
+    let other = host.env.get(CUDA_DEVICE_ORDER).or_else(|| request.job_env.get(CUDA_DEVICE_ORDER));
     if let Some(other) = other.filter(|order| order.as_str() != PCI_ORDER && is_by_index) {
         findings.push(
             Finding::error(
                 "device-order",
-                Place::host(&host.name).key(format!("env.{DEVICE_ORDER}")),
+                Place::host(&host.name).key(format!("env.{CUDA_DEVICE_ORDER}")),
                 format!("`{other}` contradicts `devices`, whose indices count in PCI order"),
             )
-            .remedy(format!("take `{DEVICE_ORDER}` out, or name the cards by UUID")),
+            .remedy(format!("take `{CUDA_DEVICE_ORDER}` out, or name the cards by UUID")),
         );
     }
 }

@@ -105,27 +105,8 @@ fn a_shell_loop_ends_at_ctrl_c() {
     assert_eq!(run.end_with_nothing_left().signal(), Some(2));
 }
 
-/// Runs `bash -c LOOP bash COMMAND…` on a terminal of its own, types Ctrl-C once the file of the first argument is there,
-/// and returns the signal that bash died by. The alarm ends it, and with the terminal all on it, should the loop go on.
-const TYPIST: &str = r#"
-import os, pty, select, signal, sys
-signal.alarm(60)
-mark, loop, *command = sys.argv[1:]
-pid, terminal = pty.fork()
-if pid == 0:
-    os.execvp("bash", ["bash", "-c", loop, "bash", *command])
-while not os.path.exists(mark):
-    if select.select([terminal], [], [], 0.01)[0]:
-        os.read(terminal, 4096)
-os.write(terminal, b"\x03")
-try:
-    while os.read(terminal, 4096):
-        pass
-except OSError:
-    pass
-status = os.waitpid(pid, 0)[1]
-sys.exit(os.WTERMSIG(status) if os.WIFSIGNALED(status) else 100)
-"#;
+/// Runs a shell's loop on a terminal of its own and types Ctrl-C.
+const TYPIST: &str = include_str!("../../../fixtures/support/typist.py");
 
 #[test]
 fn ctrl_c_typed_on_a_terminal_ends_a_shell_loop_and_all_ranks() {

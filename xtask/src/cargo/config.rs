@@ -16,6 +16,10 @@ pub struct ConfigFacts {
     pub target_rustflags: Vec<String>,
     /// Whether a `build.target` is set, so that cargo would build for another machine unasked.
     pub has_build_target: bool,
+    /// Names of the `[profile.<name>]` tables.
+    pub profiles: Vec<String>,
+    /// Whether a file includes others, which are not read here.
+    pub has_include: bool,
     /// `[target]`, `[env]`, `build.rustflags` and `build.rustc*` of all files, in one canonical text.
     pub text: String,
 }
@@ -26,7 +30,7 @@ impl ConfigFacts {
         let mut facts =
             Self { has_build_target: env.contains_key(OsStr::new("CARGO_BUILD_TARGET")), ..Self::default() };
         for file in files(folder, env) {
-            let Ok(text) = fs_err::read_to_string(&file) else { continue };
+            let Ok(text) = crate::file::read_to_string(&file) else { continue };
             let Ok(table) = text.parse::<toml::Table>() else { continue };
             facts.add(&table);
         }
@@ -42,6 +46,9 @@ impl ConfigFacts {
             }
         }
         self.has_build_target |= build.is_some_and(|build| build.contains_key("target"));
+        let profiles = table.get("profile").and_then(toml::Value::as_table);
+        self.profiles.extend(profiles.into_iter().flat_map(|profiles| profiles.keys().cloned()));
+        self.has_include |= table.contains_key("include");
         let mut kept = toml::Table::new();
         for name in ["target", "env"] {
             kept.extend(table.get(name).map(|value| (name.to_owned(), value.clone())));
@@ -84,7 +91,7 @@ mod tests {
         for (file, text) in [
             ("a b/ü/.cargo/config.toml", "[target.'cfg(unix)']\nrustflags = ['-g']\n"),
             ("a b/.cargo/config", "[build]\ntarget = 'x'\nrustflags = ['-Copt-level=1']\njobs = 3\n"),
-            ("home/config.toml", "[env]\nA = '1'\n[term]\ncolor = 'never'\n"),
+            ("home/config.toml", "[env]\nA = '1'\n[profile.quick]\ninherits = 'dev'\n[term]\ncolor = 'never'\n"),
             ("other/.cargo/config.toml", "[env]\nB = '1'\n"),
         ] {
             fs_err::create_dir_all(base.join(file).parent().unwrap()).unwrap();
@@ -93,7 +100,8 @@ mod tests {
         let env: Env = [("CARGO_HOME".into(), base.join("home").into_string().into())].into();
         let facts = ConfigFacts::read(&base.join("a b/ü"), &env);
         assert_eq!(facts.target_rustflags, ["cfg(unix)"]);
-        assert!(facts.has_build_target);
+        assert!(facts.has_build_target && !facts.has_include);
+        assert_eq!(facts.profiles, ["quick"]);
         assert_eq!(
             facts.text.replace('\u{1e}', "--\n"),
             "[target.\"cfg(unix)\"]\nrustflags = [\"-g\"]\n--\n\"build.rustflags\" = [\"-Copt-level=1\"]\n--\n[env]\nA = \"1\"\n--\n"

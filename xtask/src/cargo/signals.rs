@@ -1,7 +1,7 @@
 //! Signals that end a build, taken as values instead of a sudden death.
 //!
-//! While one of these lives, INT, TERM, HUP and QUIT wait in a descriptor. Threads inherit that, and children do not:
-//! the standard library gives every child an empty mask.
+//! While one of these lives, INT, TERM, HUP and QUIT wait in a descriptor, but for those that the process ignores.
+//! Threads inherit that, and children do not: the standard library gives every child an empty mask.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -24,7 +24,9 @@ impl Signals {
     /// Must come before any other thread is started: a signal goes to whichever thread takes it.
     pub fn hold() -> nix::Result<Self> {
         let mut set = SigSet::empty();
-        ENDING.into_iter().for_each(|signal| set.add(signal));
+        let ignored = ignored();
+        // `nohup` and a shell's background jobs mean it. A signal that is held back comes even where it is ignored.
+        ENDING.into_iter().filter(|signal| !is_among(*signal, ignored)).for_each(|signal| set.add(signal));
         let fd = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
         let before = set.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
         Ok(Self { fd, before })
@@ -35,6 +37,17 @@ impl Signals {
         let info = self.fd.read_signal().ok()??;
         Signal::try_from(i32::try_from(info.ssi_signo).ok()?).ok()
     }
+}
+
+/// The signals that this process ignores, a bit each, from signal 1 on; none where that cannot be told.
+fn ignored() -> u64 {
+    let status = fs_err::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+fn is_among(signal: Signal, mask: u64) -> bool {
+    mask >> (signal as u64 - 1) & 1 == 1
 }
 
 impl AsFd for Signals {

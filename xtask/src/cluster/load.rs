@@ -18,6 +18,10 @@ use super::name::Collisions;
 use super::node::{Node, Value};
 use super::syntax::{self, SET_ASIDE};
 use super::{accept, job, keys, overlay, toolchain};
+use crate::file;
+
+/// The cluster file's name, where none is given: in the workspace's root.
+pub const FILE_NAME: &str = "cluster.toml";
 
 /// The version of the format that is read here.
 pub const SCHEMA: i64 = 1;
@@ -131,14 +135,9 @@ pub fn overlay_path(file: &Utf8Path) -> Utf8PathBuf {
 }
 
 /// A file's bytes, at most one more than a cluster file may have.
-fn bytes(file: &Utf8Path) -> std::io::Result<Vec<u8>> {
-    // A pipe would wait for its writer and a device may never end, so that the kind is asked before the file is opened.
-    let metadata = fs_err::metadata(file)?;
-    if !metadata.is_file() && !metadata.is_dir() {
-        return Err(std::io::Error::other("it is a pipe or a device, not a file"));
-    }
+fn bytes(path: &Utf8Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    fs_err::File::open(file)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    file::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

@@ -36,7 +36,7 @@ mod variables;
 
 pub use accept::is_acceptable;
 pub use host_path::HostPath;
-pub use load::{Loaded, Lookup, Reading, SCHEMA, Source, load, lookup, overlay_path, parse, read};
+pub use load::{FILE_NAME, Loaded, Lookup, Reading, SCHEMA, Source, load, lookup, overlay_path, parse, read};
 pub use model::{
     Accept, ArtifactName, Cluster, Container, Device, Files, Host, Job, Kind, LibtorchChoice, Places, Reach, Slots,
     Slurm, Toolchain,

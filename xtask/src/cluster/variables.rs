@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use torchlift::env_vars::{self, TORCHRUN};
+use torchlift::env_vars::{CARDS, NAME_REMEDY, TORCHRUN, is_name};
 
 use super::code;
 use super::fields::{Fields, Text, wrong_type};
 use super::findings::Findings;
 use super::node::Value;
+use crate::env_vars;
 
 /// Whose environment it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,24 +19,20 @@ pub(super) enum Scope {
     Build,
 }
 
-/// Variables that narrow or order the cards a rank sees.
-const CARDS: [&str; 5] =
-    ["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "CUDA_DEVICE_ORDER"];
-
 /// What each build sets or unsets itself, with the key that is meant.
 const BUILD: [(&str, &str); 12] = [
-    ("LIBTORCH", "`libtorch` of the kind"),
-    ("LIBTORCH_PATH", "`libtorch` of the kind"),
-    ("LIBTORCH_LIB", "`libtorch` of the kind"),
-    ("LIBTORCH_INCLUDE", "`libtorch` of the kind"),
-    ("LIBTORCH_STATIC", "`libtorch` of the kind"),
-    ("LIBTORCH_USE_PYTORCH", "`libtorch` of the kind"),
-    ("LIBTORCH_CXX11_ABI", "`libtorch` of the kind: the ABI is read from it"),
-    ("CUDA_COMPUTE_CAP", "`gpus` of the kind"),
-    ("TORCH_CUDA_ARCH_LIST", "`gpus` of the kind"),
-    ("RUSTFLAGS", "`rustflags` of the kind"),
-    ("CARGO_ENCODED_RUSTFLAGS", "`rustflags` of the kind"),
-    ("CARGO_TARGET_DIR", "`--builds-dir`"),
+    (env_vars::LIBTORCH, "`libtorch` of the kind"),
+    (env_vars::LIBTORCH_PATH, "`libtorch` of the kind"),
+    (env_vars::LIBTORCH_LIB, "`libtorch` of the kind"),
+    (env_vars::LIBTORCH_INCLUDE, "`libtorch` of the kind"),
+    (env_vars::LIBTORCH_STATIC, "`libtorch` of the kind"),
+    (env_vars::LIBTORCH_USE_PYTORCH, "`libtorch` of the kind"),
+    (env_vars::LIBTORCH_CXX11_ABI, "`libtorch` of the kind: the ABI is read from it"),
+    (env_vars::CUDA_COMPUTE_CAP, "`gpus` of the kind"),
+    (env_vars::TORCH_CUDA_ARCH_LIST, "`gpus` of the kind"),
+    (env_vars::RUSTFLAGS, "`rustflags` of the kind"),
+    (env_vars::CARGO_ENCODED_RUSTFLAGS, "`rustflags` of the kind"),
+    (env_vars::CARGO_TARGET_DIR, "`--builds-dir`"),
 ];
 
 /// The variables of a table `key`; what is wrong is left out.
@@ -70,12 +67,12 @@ pub(super) fn names(fields: &Fields<'_>, key: &str) -> Vec<String> {
 }
 
 fn check_name(name: Text<'_>, scope: Scope, findings: &Findings) -> bool {
-    if !env_vars::is_name(name.value) {
+    if !is_name(name.value) {
         findings.error(
             code::BAD_VARIABLE,
             name.place,
             format!("`{}` cannot be a variable's name", super::name::shown(name.value)),
-            env_vars::NAME_REMEDY,
+            NAME_REMEDY,
         );
         return false;
     }

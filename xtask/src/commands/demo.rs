@@ -12,6 +12,7 @@ use torchlift_schema::exit_code;
 
 use super::{Context, build, launch};
 use crate::checkout;
+use crate::cluster::FILE_NAME;
 use crate::error::CommandError;
 use crate::libtorch::find::has_cuda;
 use crate::libtorch::{Extent, Obtain, Places, Stores, obtain, wanted};
@@ -112,9 +113,9 @@ fn closing(project: &Utf8Path, context: &Context) -> String {
     format!(
         "\nWhat happened: one cargo run served both hosts, each host got an envelope that names its binary and libraries\n\
          with their digests, all of it was checked again before the first rank started, and all ranks ended with the same weights.\n\n\
-         Look at   {project}/cluster.toml\n          \
+         Look at   {project}/{FILE_NAME}\n          \
          {project}/target/cluster/node-a/envelope.json\n          \
          {project}/.torchlift/runs/\n\
-         Next      write a cluster.toml for your own project (docs/cluster-file.md), then `{typed} build` and `{typed} launch`"
+         Next      write a {FILE_NAME} for your own project (docs/cluster-file.md), then `{typed} build` and `{typed} launch`"
     )
 }

@@ -13,6 +13,10 @@ use std::ffi::OsString;
 
 use camino::Utf8PathBuf;
 
+/// The exit code of a check of Torchlift's own checkout that does not hold, as `cargo fmt --check` and other checkers
+/// end: our codes from 200 on say what became of a build or a run.
+pub const CHECK_FAILED: u8 = 1;
+
 /// What a command gets of the process that it runs in.
 #[derive(Clone, Debug)]
 pub struct Context {

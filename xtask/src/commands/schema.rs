@@ -7,8 +7,9 @@ use cargo_metadata::MetadataCommand;
 use fs_err as fs;
 use torchlift_schema::{Finding, Place, exit_code, schema};
 
-use super::Context;
+use super::{CHECK_FAILED, Context};
 use crate::error::CommandError;
+use crate::file;
 use crate::report::print_data;
 
 /// Arguments of `schema`.
@@ -70,7 +71,7 @@ fn stale(folder: &Utf8Path) -> Result<Vec<Stale>, CommandError> {
     let wanted = schema::files();
     let mut stale = Vec::new();
     for (name, text) in &wanted {
-        let there = match fs::read_to_string(folder.join(name)) {
+        let there = match file::read_to_string(&folder.join(name)) {
             Ok(there) => Some(there),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(error) => return Err(failed("cannot read a schema", error)),
@@ -108,7 +109,7 @@ fn check(folder: &Utf8Path, stale: &[Stale], invocation: &str) -> Result<u8, Com
         Finding::error("schema-stale", Place::file(folder.join(&file.name)), message)
             .remedy(format!("run `{invocation} schema` and commit what it writes"))
     });
-    Err(CommandError::findings(exit_code::INTEGRITY, "the checked-in schemas are not current", findings.collect()))
+    Err(CommandError::findings(CHECK_FAILED, "the checked-in schemas are not current", findings.collect()))
 }
 
 /// Written beside and renamed in, so that a full disk leaves the old one.
@@ -122,7 +123,9 @@ fn write(path: &Utf8Path, text: &str) -> Result<(), CommandError> {
 }
 
 fn failed(what: &str, error: std::io::Error) -> CommandError {
-    CommandError::new(exit_code::USAGE, what).because(error)
+    CommandError::new(exit_code::USAGE, what)
+        .because(error)
+        .hint("move away what is no file of a schema, and see that you may write there")
 }
 
 fn tell(line: &str) -> Result<(), CommandError> {

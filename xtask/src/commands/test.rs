@@ -9,7 +9,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use torchlift::env_vars::TORCHLIFT_TEST_SKIPS;
 use torchlift_schema::exit_code;
 
-use super::Context;
+use super::{CHECK_FAILED, Context};
 use crate::checkout;
 use crate::error::CommandError;
 use crate::report::say;
@@ -74,11 +74,14 @@ pub fn run(args: &TestArgs, context: &Context) -> Result<u8, CommandError> {
 
 fn verdict(failed: &[&str], skips: &[Skip], deny_skips: bool) -> Result<(), CommandError> {
     if !failed.is_empty() {
-        return Err(CommandError::new(1, format!("tests failed: {}", failed.join(", "))));
+        return Err(CommandError::new(CHECK_FAILED, format!("tests failed: {}", failed.join(", "))));
     }
     if deny_skips && !skips.is_empty() {
-        return Err(CommandError::new(1, format!("{} could not be run, and `--deny-skips` was given", count(skips)))
-            .hint("each line above says how to get what it needs"));
+        return Err(CommandError::new(
+            CHECK_FAILED,
+            format!("{} could not be run, and `--deny-skips` was given", count(skips)),
+        )
+        .hint("each line above says how to get what it needs"));
     }
     Ok(())
 }

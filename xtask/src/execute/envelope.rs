@@ -9,7 +9,8 @@ use tempfile::NamedTempFile;
 use torchlift_schema::envelope::FILE_NAME;
 use torchlift_schema::{Envelope, exit_code};
 
-use super::publish::sweep;
+use super::place::has_bytes;
+use super::publish::{UNWRITABLE, sweep};
 use super::verify::Verified;
 use crate::error::CommandError;
 use crate::plan::{BuildPlan, PUBLISHED};
@@ -41,7 +42,7 @@ pub(super) fn stage(plan: &BuildPlan, verified: &Verified) -> Result<Vec<StagedE
             let place = envelope_file(&plan.workspace, &envelope.host);
             let temp = write(envelope, &place).map_err(|error| {
                 let message = format!("the envelope of host `{}` cannot be written", envelope.host);
-                CommandError::new(exit_code::BUILD, message).because(error)
+                CommandError::new(exit_code::BUILD, message).because(error).hint(UNWRITABLE)
             })?;
             Ok(StagedEnvelope { place, temp })
         })
@@ -50,7 +51,7 @@ pub(super) fn stage(plan: &BuildPlan, verified: &Verified) -> Result<Vec<StagedE
 
 fn write(envelope: &Envelope, place: &Utf8Path) -> io::Result<Option<NamedTempFile>> {
     let text = torchlift_schema::write::to_text(envelope);
-    if fs_err::read(place).is_ok_and(|there| there == text.as_bytes()) {
+    if has_bytes(place, text.as_bytes())? {
         return Ok(None);
     }
     let folder = place.parent().unwrap_or(Utf8Path::new("/"));

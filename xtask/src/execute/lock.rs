@@ -1,13 +1,14 @@
 //! One build at a time in a workspace: two would publish over each other.
 
 use std::fs::TryLockError;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 
 use camino::{Utf8Path, Utf8PathBuf};
 use torchlift::env_vars::TORCHLIFT_INTERNAL_BUILD_LOCK;
 use torchlift_schema::exit_code;
 
 use crate::error::CommandError;
+use crate::file::{NotAFile, in_words};
 use crate::plan::PUBLISHED;
 use crate::report::progress::Console;
 use crate::toolchain::Env;
@@ -46,11 +47,11 @@ impl WorkspaceLock {
         Self::of(&file, env, console).map_err(|error| {
             let is_inside = matches!(error, LockError::Inside);
             let failure = CommandError::new(exit_code::BUILD, format!("cannot build in `{root}`")).because(error);
-            if is_inside {
-                failure.hint("do not call this tool from a build script of the same workspace")
+            failure.hint(if is_inside {
+                "do not call this tool from a build script of the same workspace"
             } else {
-                failure
-            }
+                "move what is in its way elsewhere, and make its folder writable"
+            })
         })
     }
 
@@ -62,12 +63,20 @@ impl WorkspaceLock {
         if let Some(folder) = file.parent() {
             fs_err::create_dir_all(folder).map_err(no_file)?;
         }
+        if let Ok(metadata) = fs_err::metadata(file)
+            && !metadata.is_file()
+        {
+            let source = NotAFile { path: file.to_owned(), what: in_words(metadata.file_type()) };
+            return Err(no_file(io::Error::other(source)));
+        }
         let mut options = fs_err::OpenOptions::new();
         let mut open = options.read(true).write(true).create(true).truncate(false).open(file).map_err(no_file)?;
         match open.file().try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let holder = fs_err::read_to_string(file).unwrap_or_default();
+                let mut holder = String::new();
+                // Only words; what cannot be read is left out.
+                let _ = open.read_to_string(&mut holder);
                 let holder =
                     if holder.trim().is_empty() { String::new() } else { format!(" (process {})", holder.trim()) };
                 console.note(&format!("another build in this workspace{holder} is at work; waiting for it"));
@@ -77,7 +86,8 @@ impl WorkspaceLock {
             Err(TryLockError::Error(_)) => console.note("this file system has no locks: run one build at a time"),
         }
         // Only words for whoever waits; the lock itself is what counts.
-        let _ = open.file().set_len(0).and_then(|()| writeln!(open, "{}", std::process::id()));
+        let words = format!("{}\n", std::process::id());
+        let _ = open.file().set_len(0).and_then(|()| open.rewind()).and_then(|()| open.write_all(words.as_bytes()));
         Ok(Self { file: file.to_owned(), _open: open })
     }
 

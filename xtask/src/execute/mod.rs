@@ -1,10 +1,12 @@
 //! Does what a plan says: builds, verifies, publishes, writes envelopes.
 //!
 //! Nothing is published unless every build of the plan holds and every host's binary was verified; then binaries and
-//! envelopes are renamed in, all of them already on disk. Must not decide what is built, and prints through `report` only.
+//! envelopes are renamed in, all of them already on disk. A signal before that leaves everything as it was. Must not decide what is built, and prints through `report` only.
 
 mod envelope;
+mod interrupt;
 mod lock;
+mod place;
 mod prepare;
 mod publish;
 mod verify;
@@ -19,6 +21,7 @@ use torchlift::preflight::DigestCache;
 use torchlift_schema::{Envelope, Finding, exit_code};
 
 pub use envelope::envelope_file;
+use interrupt::Interrupt;
 pub use lock::{LockError, WorkspaceLock};
 
 use crate::cargo::{self, CargoError, CargoRun, Signals};
@@ -76,19 +79,25 @@ pub fn execute(execution: Execution<'_>) -> Result<Executed, CommandError> {
     let mut env = execution.env.clone();
     env.insert(TORCHLIFT_INTERNAL_BUILD_LOCK.into(), lock.file().as_std_path().into());
     execution.console.colour(&mut env);
+    // Nobody should wait for a compiler to hear that its result has no place.
+    place::check(plan)?;
     // From here on a signal waits until what is being done is either done or undone.
     let signals = Signals::hold()
         .map_err(|error| CommandError::new(exit_code::BUILD, "signals cannot be held back").because(error))?;
 
     let runs = build_all(&execution, &env, &signals)?;
     let source = execution.source.clone().with_lock_of(&plan.workspace);
-    let mut digests = match &execution.digests {
+    let digests = match &execution.digests {
         Some(file) => DigestCache::open(file.as_std_path()),
         None => DigestCache::in_memory(),
     };
-    let staged = publish::stage(plan, &runs, &mut digests)?;
-    let verified = verify::verify(&execution, &staged, &source, &mut digests)?;
+    let interrupt = Interrupt { signals: &signals, program: &plan.program.name };
+    place::check(plan)?;
+    let (staged, digests) = publish::stage(plan, &runs, digests, interrupt)?;
+    let question = verify::Question::new(&execution, &staged, source);
+    let (verified, mut digests) = verify::verify(question, digests, interrupt)?;
     let envelopes = envelope::stage(plan, &verified)?;
+    interrupt.check()?;
     let results = publish::publish(plan, staged, envelopes)?;
     // What is remembered only saves time.
     let _ = digests.save();
@@ -180,6 +189,9 @@ fn failed(plan: &BuildPlan, failures: Vec<(&Build, CargoError)>, left: usize) ->
 fn hint(error: &CargoError) -> Option<String> {
     match error {
         CargoError::NotStarted { .. } => Some("install Rust from https://rustup.rs, or set `CARGO`".to_owned()),
+        CargoError::NoFolder { dir, .. } => {
+            Some(format!("remove what is in the way of `{dir}`, or choose another folder with `--builds-dir`"))
+        }
         CargoError::NoExecutable { .. } => Some("is `CARGO`, a wrapper or an alias not cargo itself?".to_owned()),
         _ => None,
     }

@@ -5,21 +5,29 @@
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use tempfile::NamedTempFile;
 use torchlift::preflight::DigestCache;
+use torchlift::preflight::digest::DigestError;
 use torchlift_schema::exit_code;
 
 use super::envelope::StagedEnvelope;
+use super::interrupt::Interrupt;
 use crate::cargo::CargoRun;
-use crate::error::CommandError;
-use crate::plan::{BuildKey, BuildPlan};
+use crate::error::{Cause, CommandError};
+use crate::plan::{BuildKey, BuildPlan, HostBuild};
 
 /// Whoever builds may read and execute what was built, whatever mode the linker gave it.
 const READ_AND_EXECUTE: u32 = 0o500;
+
+/// Bytes that are copied before it is asked whether a signal came: a moment's work for any disk.
+const CHUNK: u64 = 16 << 20;
+
+/// What to do when something cannot be written to its place.
+pub(super) const UNWRITABLE: &str = "make room, and see that you may write below `target/cluster`; then build again";
 
 /// A host's binary on disk, not yet in its place.
 #[derive(Debug)]
@@ -47,44 +55,82 @@ pub(super) struct Published {
 }
 
 /// Puts every host's binary beside its place, but for those that lie there already.
-pub(super) fn stage(
-    plan: &BuildPlan,
+pub(super) fn stage<'a>(
+    plan: &'a BuildPlan,
     runs: &BTreeMap<BuildKey, CargoRun>,
-    digests: &mut DigestCache,
-) -> Result<Vec<Staged>, CommandError> {
+    mut digests: DigestCache,
+    interrupt: Interrupt<'_>,
+) -> Result<(Vec<Staged>, DigestCache), CommandError> {
+    let built =
+        |host: &'a HostBuild| Some((host, runs.get(&host.build)?.executable.clone(), plan.workspace.join(&host.bin)));
+    let hosts: Vec<(&HostBuild, Utf8PathBuf, Utf8PathBuf)> = plan.hosts.iter().filter_map(built).collect();
+    let files: Vec<(Utf8PathBuf, Utf8PathBuf)> =
+        hosts.iter().map(|(_, executable, place)| (executable.clone(), place.clone())).collect();
+    let (are_there, digests) = interrupt.read(move || {
+        let answers: Vec<_> = files.iter().map(|(from, to)| is_there(from, to, &mut digests)).collect();
+        (answers, digests)
+    })?;
     let mut staged = Vec::new();
-    for host in &plan.hosts {
-        let Some(run) = runs.get(&host.build) else { continue };
-        let place = plan.workspace.join(&host.bin);
-        let failed = |error: Box<dyn std::error::Error + Send + Sync>| {
+    for ((host, executable, place), is_there) in hosts.into_iter().zip(are_there) {
+        let failed = |error: Cause| {
             CommandError::new(exit_code::BUILD, format!("the binary of host `{}` cannot be published", host.name))
                 .because(error)
+                .hint(UNWRITABLE)
         };
-        let digest = digests.digest(run.executable.as_std_path()).map_err(|error| failed(error.into()))?;
-        let is_there = fs_err::symlink_metadata(&place).is_ok_and(|metadata| metadata.is_file())
-            && digests.digest(place.as_std_path()).is_ok_and(|there| there == digest);
-        let temp =
-            if is_there { None } else { Some(copy(&run.executable, &place).map_err(|error| failed(error.into()))?) };
+        let temp = if is_there.map_err(|error| failed(error.into()))? {
+            None
+        } else {
+            let copy = Copy::begin(&executable, &place).map_err(|error| failed(error.into()))?;
+            Some(copy.end(interrupt, failed)?)
+        };
         staged.push(Staged { place, temp });
     }
-    Ok(staged)
+    Ok((staged, digests))
 }
 
-/// A copy of `from` beside `to`, complete on disk. Shares the bytes where the file system can.
-fn copy(from: &Utf8Path, to: &Utf8Path) -> io::Result<NamedTempFile> {
-    let folder = to.parent().unwrap_or(Utf8Path::new("/"));
-    let name = format!(".{}-", to.file_name().unwrap_or_default());
-    fs_err::create_dir_all(folder)?;
-    sweep(folder, &name);
-    let mut source = fs_err::File::open(from)?;
-    let mut temp = tempfile::Builder::new().prefix(&name).tempfile_in(folder)?;
-    if rustix::fs::ioctl_ficlone(temp.as_file(), source.file()).is_err() {
-        io::copy(&mut source, temp.as_file_mut())?;
+/// Whether a host's place has the bytes of the program already.
+fn is_there(executable: &Utf8Path, place: &Utf8Path, digests: &mut DigestCache) -> Result<bool, DigestError> {
+    let digest = digests.digest(executable.as_std_path())?;
+    let is_file = fs_err::symlink_metadata(place).is_ok_and(|metadata| metadata.is_file());
+    Ok(is_file && digests.digest(place.as_std_path()).is_ok_and(|there| there == digest))
+}
+
+/// A copy of a program beside its place. Shares the bytes where the file system can.
+struct Copy {
+    source: fs_err::File,
+    temp: NamedTempFile,
+    is_whole: bool,
+}
+
+impl Copy {
+    fn begin(from: &Utf8Path, to: &Utf8Path) -> io::Result<Self> {
+        let folder = to.parent().unwrap_or(Utf8Path::new("/"));
+        let name = format!(".{}-", to.file_name().unwrap_or_default());
+        fs_err::create_dir_all(folder)?;
+        sweep(folder, &name);
+        let source = crate::file::open(from)?;
+        let temp = tempfile::Builder::new().prefix(&name).tempfile_in(folder)?;
+        let is_whole = rustix::fs::ioctl_ficlone(temp.as_file(), source.file()).is_ok();
+        Ok(Self { source, temp, is_whole })
     }
-    let mode = source.metadata()?.permissions().mode() | READ_AND_EXECUTE;
-    temp.as_file().set_permissions(Permissions::from_mode(mode))?;
-    temp.as_file().sync_all()?;
-    Ok(temp)
+
+    /// The copy, complete on disk; a signal ends it between two chunks.
+    fn end(
+        mut self,
+        interrupt: Interrupt<'_>,
+        failed: impl Fn(Cause) -> CommandError,
+    ) -> Result<NamedTempFile, CommandError> {
+        let io = |error: io::Error| failed(error.into());
+        while !self.is_whole {
+            interrupt.check()?;
+            let copied = io::copy(&mut self.source.file().take(CHUNK), self.temp.as_file_mut()).map_err(io)?;
+            self.is_whole = copied == 0;
+        }
+        let mode = self.source.metadata().map_err(io)?.permissions().mode() | READ_AND_EXECUTE;
+        self.temp.as_file().set_permissions(Permissions::from_mode(mode)).map_err(io)?;
+        self.temp.as_file().sync_all().map_err(io)?;
+        Ok(self.temp)
+    }
 }
 
 /// Takes away what a build that was killed left beside its place; the caller holds the workspace's lock.
@@ -118,7 +164,9 @@ pub(super) fn publish(
 fn rename(temp: Option<NamedTempFile>, place: &Utf8Path, host: &str) -> Result<(), CommandError> {
     let Some(temp) = temp else { return Ok(()) };
     let failed = |error: io::Error| {
-        CommandError::new(exit_code::BUILD, format!("`{place}` of host `{host}` cannot be replaced")).because(error)
+        CommandError::new(exit_code::BUILD, format!("`{place}` of host `{host}` cannot be replaced"))
+            .because(error)
+            .hint(UNWRITABLE)
     };
     temp.persist(place).map_err(|error| failed(error.error))?;
     if let Some(folder) = place.parent() {

@@ -9,9 +9,11 @@ use torchlift::preflight::{DigestCache, HostLibraries, LibraryPath, code};
 use torchlift_schema::{Envelope, Finding, exit_code, write};
 
 use super::Execution;
+use super::interrupt::Interrupt;
 use super::publish::Staged;
+use crate::cluster::Accept;
 use crate::error::CommandError;
-use crate::plan::{Build, BuildKey, HostBuild, accept};
+use crate::plan::{Build, BuildKey, BuildPlan, HostBuild, accept};
 use crate::workspace::SourceId;
 
 /// Binaries that hold.
@@ -23,35 +25,70 @@ pub(super) struct Verified {
     pub(super) warnings: Vec<Finding>,
 }
 
+/// What is verified, owned, since it is looked at in a thread that may be left alone.
+#[derive(Debug)]
+pub(super) struct Question {
+    plan: BuildPlan,
+    paths: BTreeMap<String, Utf8PathBuf>,
+    accept: Vec<Accept>,
+    source: SourceId,
+    /// Where each host's binary lies now, in the plan's order.
+    binaries: Vec<Binary>,
+}
+
+/// Where a binary lies now, and where it is going to lie.
+#[derive(Clone, Debug)]
+struct Binary {
+    file: Utf8PathBuf,
+    place: Utf8PathBuf,
+}
+
+impl Question {
+    /// The question about the staged binaries of an execution.
+    pub(super) fn new(execution: &Execution<'_>, staged: &[Staged], source: SourceId) -> Self {
+        let binary = |staged: &Staged| Binary { file: staged.file().to_owned(), place: staged.place.clone() };
+        Self {
+            plan: execution.plan.clone(),
+            paths: execution.paths.clone(),
+            accept: execution.accept.to_vec(),
+            source,
+            binaries: staged.iter().map(binary).collect(),
+        }
+    }
+}
+
 /// Verifies the staged binary of every host.
 ///
 /// # Errors
-/// With all findings of all hosts, when one of them stops.
+/// With all findings of all hosts, when one of them stops; when a signal comes.
 pub(super) fn verify(
-    execution: &Execution<'_>,
-    staged: &[Staged],
-    source: &SourceId,
-    digests: &mut DigestCache,
-) -> Result<Verified, CommandError> {
-    let plan = execution.plan;
+    question: Question,
+    mut digests: DigestCache,
+    interrupt: Interrupt<'_>,
+) -> Result<(Verified, DigestCache), CommandError> {
+    interrupt.read(move || look(&question, &mut digests).map(|verified| (verified, digests)))?
+}
+
+fn look(question: &Question, digests: &mut DigestCache) -> Result<Verified, CommandError> {
+    let plan = &question.plan;
     let libraries = HostLibraries::of_this_host();
     // Hosts of one kind have the same bytes and the same path: one look serves them all.
-    let mut seen: BTreeMap<(&BuildKey, &str, Utf8PathBuf), (Inspection, &Staged)> = BTreeMap::new();
+    let mut seen: BTreeMap<(&BuildKey, &str, Utf8PathBuf), (Inspection, &Binary)> = BTreeMap::new();
     let mut findings = Vec::new();
     let mut envelopes = Vec::new();
-    for (host, staged) in plan.hosts.iter().zip(staged) {
+    for (host, binary) in plan.hosts.iter().zip(&question.binaries) {
         let Some(build) = plan.build_of(host) else { continue };
-        let path = execution.paths.get(&host.name).unwrap_or(&plan.workspace);
+        let path = question.paths.get(&host.name).unwrap_or(&plan.workspace);
         let cwd = path.join(&host.cwd_subpath);
         let key = (&host.build, host.ld_library_path.as_str(), cwd.clone());
         if !seen.contains_key(&key) {
-            let inspection = inspect(host, staged, &cwd, &libraries, digests)?;
-            seen.insert(key.clone(), (inspection, staged));
+            let inspection = inspect(host, binary, &cwd, &libraries, digests)?;
+            seen.insert(key.clone(), (inspection, binary));
         }
         let (inspection, looked_at) = &seen[&key];
-        let own = inspection.findings.iter().map(|finding| on_host(finding, host, looked_at, staged)).collect();
-        let own = accept(own, execution.accept, |code| !code::INTEGRITY.contains(&code));
-        envelopes.push(envelope(host, build, inspection, &own, source));
+        let own = inspection.findings.iter().map(|finding| on_host(finding, host, looked_at, binary)).collect();
+        let own = accept(own, &question.accept, |code| !code::INTEGRITY.contains(&code));
+        envelopes.push(envelope(host, build, inspection, &own, &question.source));
         findings.extend(own);
     }
     match code::exit_code(&findings) {
@@ -65,7 +102,7 @@ pub(super) fn verify(
 
 fn inspect(
     host: &HostBuild,
-    staged: &Staged,
+    binary: &Binary,
     cwd: &camino::Utf8Path,
     libraries: &HostLibraries,
     digests: &mut DigestCache,
@@ -73,7 +110,7 @@ fn inspect(
     let library_path = LibraryPath::parse(host.ld_library_path.as_ref());
     let variant_lib = host.libtorch.as_ref().map(|libtorch| libtorch.root.join("lib"));
     let question = ArtifactQuestion {
-        binary: staged.file().as_std_path(),
+        binary: binary.file.as_std_path(),
         library_path: &library_path,
         variant_lib: variant_lib.as_deref().map(|lib| -> &Path { lib.as_std_path() }),
         cwd: cwd.as_std_path(),
@@ -81,12 +118,13 @@ fn inspect(
     inspect_artifact(question, libraries, digests).map_err(|error| {
         CommandError::new(exit_code::VERIFY, format!("the binary of host `{}` cannot be verified", host.name))
             .because(error)
+            .hint("see that the program and its libraries are whole and can be read; then build again")
     })
 }
 
 /// The finding with its host, and with the binary called by the place that it is going to have.
-fn on_host(finding: &Finding, host: &HostBuild, looked_at: &Staged, staged: &Staged) -> Finding {
-    let rename = |text: &str| text.replace(looked_at.file().as_str(), staged.place.as_str());
+fn on_host(finding: &Finding, host: &HostBuild, looked_at: &Binary, binary: &Binary) -> Finding {
+    let rename = |text: &str| text.replace(looked_at.file.as_str(), binary.place.as_str());
     let mut own = finding.clone();
     own.place.host = Some(host.name.clone());
     own.place.file = own.place.file.map(|file| rename(&file));

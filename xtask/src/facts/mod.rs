@@ -103,7 +103,9 @@ impl Facts {
         });
         let Rest { cluster, job, hosts, plan, warnings, accept, places } = rest?;
         let source = source.transpose().map_err(|error: io::Error| {
-            CommandError::new(exit_code::BUILD, "a source file cannot be read").because(error)
+            CommandError::new(exit_code::BUILD, "a source file cannot be read")
+                .because(error)
+                .hint("mend or remove what it names")
         })?;
         Ok(Self { env, workspace, cluster, job, hosts, plan, warnings, accept, source, places })
     }
@@ -231,8 +233,8 @@ fn stopped(file: &Utf8Path, findings: Vec<Finding>) -> CommandError {
 fn cluster_file(choice: &Choice, context: &Context, workspace: &WorkspaceFacts) -> Utf8PathBuf {
     match &choice.cluster {
         Some(file) => file.clone(),
-        None if workspace.root == context.cwd => "cluster.toml".into(),
-        None => workspace.root.join("cluster.toml"),
+        None if workspace.root == context.cwd => cluster::FILE_NAME.into(),
+        None => workspace.root.join(cluster::FILE_NAME),
     }
 }
 

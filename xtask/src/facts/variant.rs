@@ -50,9 +50,10 @@ pub(super) fn resolve(question: &Question<'_>) -> Variants {
             LibtorchChoice::Auto | LibtorchChoice::None => {
                 let (found, skipped) = auto(question, cpu_arch, &stores);
                 let place = || kind_place(question.cluster, kind, "libtorch");
-                variants
-                    .notes
-                    .extend(skipped.into_iter().map(|text| Finding::warning("libtorch-skipped", place(), text)));
+                variants.notes.extend(skipped.into_iter().map(|text| {
+                    Finding::warning("libtorch-skipped", place(), text)
+                        .remedy("name the libtorch that you mean by its variant or path, and none is looked for")
+                }));
                 found
             }
         });

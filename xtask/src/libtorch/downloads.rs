@@ -84,7 +84,7 @@ impl Downloads {
         }
         let sha256 = digest_told(path, meta.len(), listen)?;
         let beside = beside(path);
-        match fs_err::read_to_string(&beside) {
+        match crate::file::read_to_string(&beside) {
             Ok(text) if text.split_whitespace().next() != Some(sha256.as_str()) => {
                 listen(FetchEvent::Note(format!("`{path}` is not what was downloaded, so it is fetched again")));
                 self.forget(path)?;

@@ -12,6 +12,7 @@ use torchlift_schema::VariantId;
 use super::inspect::{InspectError, inspect, peek, public_version};
 use super::python;
 use super::{Extent, Places, Stores, Variant};
+use crate::env_vars::LIBTORCH;
 use crate::toolchain::Env;
 
 /// What is looked for.
@@ -141,7 +142,7 @@ pub fn find(search: &Search<'_>) -> Result<Outcome, GivenError> {
         }
         outcome.found.is_some()
     };
-    if let Some(root) = search.env.get(OsStr::new("LIBTORCH")).filter(|value| !value.is_empty()) {
+    if let Some(root) = search.env.get(OsStr::new(LIBTORCH)).filter(|value| !value.is_empty()) {
         let root = Utf8PathBuf::from(root.to_string_lossy().into_owned());
         let root = camino::absolute_utf8(&root).unwrap_or(root);
         if try_one(&mut outcome, &root, Origin::Variable) {

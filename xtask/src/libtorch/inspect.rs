@@ -12,6 +12,7 @@ use torchlift::preflight::symbols::CxxAbi;
 use torchlift::preflight::{ElfError, elf, symbols};
 use torchlift_schema::Accelerator;
 
+use crate::file;
 use torchlift::preflight::digest::hex;
 
 /// What the files of a variant say.
@@ -198,21 +199,21 @@ fn read(root: &Utf8Path, tree: &headers::Tree) -> Result<VariantFacts, InspectEr
 
 /// `build-version` of the official archive, then `version.py` of a wheel, then the numbers of `version.h`.
 fn version(root: &Utf8Path) -> Option<String> {
-    if let Ok(text) = fs_err::read_to_string(root.join("build-version")) {
+    if let Ok(text) = file::read_to_string(&root.join("build-version")) {
         let text = text.trim();
         if !text.is_empty() {
             return Some(text.to_owned());
         }
     }
-    if let Ok(text) = fs_err::read_to_string(root.join("version.py"))
+    if let Ok(text) = file::read_to_string(&root.join("version.py"))
         && let Some(version) = text
             .lines()
             .find_map(|line| Some(line.strip_prefix("__version__ = ")?.trim().trim_matches(['\'', '"']).to_owned()))
     {
         return Some(version);
     }
-    ["include/torch/headeronly/version.h", "include/torch/csrc/api/include/torch/version.h"].iter().find_map(|file| {
-        let text = fs_err::read_to_string(root.join(file)).ok()?;
+    ["include/torch/headeronly/version.h", "include/torch/csrc/api/include/torch/version.h"].iter().find_map(|header| {
+        let text = file::read_to_string(&root.join(header)).ok()?;
         let number = |name: &str| {
             text.lines()
                 .find_map(|line| line.strip_prefix("#define TORCH_VERSION_")?.strip_prefix(name)?.trim().parse().ok())

@@ -44,6 +44,6 @@ pub struct Source {
 
 /// The record of the variant in `root`, if it has one that this version can read.
 pub fn read(root: &Utf8Path) -> Option<FetchRecord> {
-    let record: FetchRecord = serde_json::from_slice(&fs_err::read(root.join(FILE)).ok()?).ok()?;
+    let record: FetchRecord = serde_json::from_slice(&crate::file::read(&root.join(FILE)).ok()?).ok()?;
     (record.version <= VERSION).then_some(record)
 }

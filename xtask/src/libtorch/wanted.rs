@@ -75,7 +75,7 @@ pub fn newest_known() -> Wanted {
 }
 
 fn of_source(release: &str, build_script: &Utf8Path) -> Option<Wanted> {
-    let text = fs_err::read_to_string(build_script).ok()?;
+    let text = crate::file::read_to_string(build_script).ok()?;
     let version = text.lines().find_map(|line| {
         let (name, value) = line.trim().strip_prefix("const ")?.split_once('=')?;
         let name = name.split(':').next()?.trim();

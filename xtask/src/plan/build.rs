@@ -12,18 +12,15 @@ use super::key::{BuildKey, KeyMaker};
 use super::rustflags::{self, Handover};
 use super::{Build, BuildLibtorch, BuildPlan, HostBuild, HostLibtorch, Inputs, PUBLISHED};
 use crate::cluster::{Host, Kind, Toolchain};
+use crate::env_vars::{
+    CARGO_ENCODED_RUSTFLAGS, CUDA_COMPUTE_CAP, LIBTORCH_CXX11_ABI, LIBTORCH_PATHS, MISLEADING, TORCH_CUDA_ARCH_LIST,
+};
 use crate::libtorch::Variant;
 use crate::workspace::{Program, resolve};
 
 /// Libraries that register themselves when loaded, and that no symbol of a program asks for: the linker drops them
 /// from a program unless it is told not to.
 const SELF_REGISTERING: &[&str] = &["torch_cuda", "torch_hip"];
-
-/// Variables that name the libtorch.
-const PATHS: &[&str] = &["LIBTORCH", "LIBTORCH_PATH"];
-
-/// Variables that would lead a build script past the libtorch that it is given.
-const MISLEADING: &[&str] = &["LIBTORCH_INCLUDE", "LIBTORCH_LIB", "LIBTORCH_STATIC", "LIBTORCH_USE_PYTORCH"];
 
 /// A plan and what is doubtful about it; the plan is only there when no error is among the findings, but for those
 /// that an `accept` may turn into warnings.
@@ -46,6 +43,7 @@ pub fn plan(inputs: &Inputs<'_>) -> Planned {
             None
         }
     };
+    check::profile(inputs, &mut findings);
     check::hosts(inputs, &mut findings);
     check::kinds(inputs, program.as_ref(), &mut findings);
     let plan = program.and_then(|program| lay_out(inputs, program));
@@ -105,7 +103,7 @@ fn one_build(inputs: &Inputs<'_>, kind: &Kind, variant: Option<&Variant>, progra
     let (mut env, env_unset) = environment(kind, variant, toolchain, &target);
     let handover = rustflags::handover(&kind.rustflags, inputs.env, inputs.config, &target);
     if let Handover::Encoded(flags) = &handover {
-        env.insert("CARGO_ENCODED_RUSTFLAGS".to_owned(), flags.clone());
+        env.insert(CARGO_ENCODED_RUSTFLAGS.to_owned(), flags.clone());
     }
     let link_flags = link_flags(variant);
 
@@ -126,7 +124,7 @@ fn one_build(inputs: &Inputs<'_>, kind: &Kind, variant: Option<&Variant>, progra
         let mut whole = inputs.env.clone();
         whole.retain(|name, _| !env_unset.iter().any(|unset| name == unset.as_str()));
         if variant.is_some() {
-            whole.retain(|name, _| !PATHS.iter().any(|path| name == path));
+            whole.retain(|name, _| !LIBTORCH_PATHS.iter().any(|path| name == path));
         }
         whole.extend(env.iter().map(|(name, value)| (name.into(), value.into())));
         key.add_env(&whole);
@@ -145,8 +143,8 @@ fn one_build(inputs: &Inputs<'_>, kind: &Kind, variant: Option<&Variant>, progra
     });
     if let Some(libtorch) = &libtorch {
         // The link lies in the folder that the key names, so that it is set once the key is known.
-        for name in PATHS {
-            env.insert((*name).to_owned(), libtorch.link.to_string());
+        for name in LIBTORCH_PATHS {
+            env.insert(name.to_owned(), libtorch.link.to_string());
         }
     }
     let args = arguments(inputs, program, kind, &target, &features, &handover, &dir, libtorch.as_ref(), &link_flags);
@@ -192,13 +190,13 @@ fn environment(
         env.extend(kind.build_env.clone());
         return (env, Vec::new());
     };
-    set("LIBTORCH_CXX11_ABI".to_owned(), if variant.facts.is_cxx11_abi { "1" } else { "0" });
+    set(LIBTORCH_CXX11_ABI.to_owned(), if variant.facts.is_cxx11_abi { "1" } else { "0" });
     if matches!(variant.facts.accelerator, Accelerator::Cuda(_)) && !kind.gpus.is_empty() {
         let mut gpus = kind.gpus.clone();
         gpus.sort_by_key(|gpu| capability(gpu));
         // Code for the oldest card runs on the newer ones too, the other way round it does not; the variable takes one.
-        set("CUDA_COMPUTE_CAP".to_owned(), &gpus[0].replace('.', ""));
-        set("TORCH_CUDA_ARCH_LIST".to_owned(), &gpus.join(";"));
+        set(CUDA_COMPUTE_CAP.to_owned(), &gpus[0].replace('.', ""));
+        set(TORCH_CUDA_ARCH_LIST.to_owned(), &gpus.join(";"));
     }
     env.extend(kind.build_env.clone());
     (env, MISLEADING.iter().map(|name| (*name).to_owned()).collect())

@@ -2,38 +2,41 @@
 //!
 //! Pure. What this version does not do is refused by name here; nothing that a file says is passed over in silence.
 
+use std::collections::BTreeSet;
+
 use torchlift_schema::{Finding, Place};
 
 use super::{BuildPlan, Inputs};
-use crate::cluster::{Files, Kind, LibtorchChoice, Reach};
+use crate::cluster::{Files, Host, Kind, LibtorchChoice, Reach};
+use crate::env_vars::LIBTORCH_BYPASS_VERSION_CHECK;
 use crate::workspace::{Program, offer};
 
 /// Findings of a plan that may be accepted: a build can be tried all the same, and is verified afterwards.
 pub const ACCEPTABLE: &[&str] = &["libtorch-not-chosen", "libtorch-other-version"];
 
+/// The profiles that cargo always has.
+const BUILT_IN: [&str; 4] = ["dev", "release", "test", "bench"];
+/// Profiles with which `cargo rustc` builds tests, or only looks.
+const NO_PROGRAM: [&str; 3] = ["test", "bench", "check"];
+
+/// Whether something holds for a host.
+type IsSo = fn(&Host) -> bool;
+
+/// Ways to reach a host that are not there yet.
+const NOT_REACHED: [(&str, IsSo); 3] = [
+    ("ssh", |host| matches!(host.reach, Reach::Ssh(_))),
+    ("agent", |host| matches!(host.reach, Reach::Agent(_))),
+    ("slurm", |host| host.reach == Reach::Slurm),
+];
+
+/// Names of hosts that one finding has; the rest is counted.
+const MOST_NAMED: usize = 8;
+
 /// Findings about the chosen hosts.
 pub(super) fn hosts(inputs: &Inputs<'_>, findings: &mut Vec<Finding>) {
-    for host in inputs.hosts {
+    not_reached(inputs, findings);
+    for host in inputs.hosts.iter().filter(|host| host.reach == Reach::Local) {
         let place = |key: &str| inputs.cluster.or_file(host.places.at(key)).on(&host.name);
-        let reach = match &host.reach {
-            Reach::Local => None,
-            Reach::Ssh(_) => Some("ssh"),
-            Reach::Agent(_) => Some("agent"),
-            Reach::Slurm => Some("slurm"),
-        };
-        if let Some(reach) = reach {
-            findings.push(
-                Finding::error("reach-not-yet", place("reach"), format!("reach `{reach}` is not there yet"))
-                    .remedy("this version reaches hosts with `reach = \"local\"`; leave others out with `--exclude`"),
-            );
-            continue;
-        }
-        if host.files == Files::Push {
-            findings.push(
-                Finding::error("files-not-yet", place("files"), "`files = \"push\"` is not there yet")
-                    .remedy("this version runs from the workspace itself: leave `files` out"),
-            );
-        }
         if inputs.foreign_paths.contains(&host.name) {
             let path = &host.path;
             findings.push(
@@ -46,6 +49,63 @@ pub(super) fn hosts(inputs: &Inputs<'_>, findings: &mut Vec<Finding>) {
             );
         }
     }
+}
+
+/// One finding for each way to reach or to provide hosts that is not there yet: hosts often share it.
+fn not_reached(inputs: &Inputs<'_>, findings: &mut Vec<Finding>) {
+    let mut refuse = |code: &str, key: &str, what: &str, remedy: &str, is_so: IsSo| {
+        let hosts: Vec<&Host> = inputs.hosts.iter().copied().filter(|host| is_so(host)).collect();
+        let Some(first) = hosts.first() else { return };
+        let mut place = inputs.cluster.or_file(first.places.at(key));
+        if hosts.len() == 1 {
+            place = place.on(&first.name);
+        }
+        let message = format!("{what} is not there yet: {}", named(&hosts));
+        findings.push(Finding::error(code, place, message).remedy(remedy));
+    };
+    for (reach, is_so) in NOT_REACHED {
+        let remedy = "this version reaches hosts with `reach = \"local\"`; leave others out with `--exclude`";
+        refuse("reach-not-yet", "reach", &format!("reach `{reach}`"), remedy, is_so);
+    }
+    let remedy = "this version runs from the workspace itself: leave `files` out";
+    refuse("files-not-yet", "files", "`files = \"push\"`", remedy, |host| {
+        host.reach == Reach::Local && host.files == Files::Push
+    });
+}
+
+/// `host `a``, `hosts `a`, `b``, and of many the first few.
+fn named(hosts: &[&Host]) -> String {
+    let list: Vec<String> = hosts.iter().take(MOST_NAMED).map(|host| format!("`{}`", host.name)).collect();
+    let more = hosts.len() - list.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{} {}{more}", if hosts.len() == 1 { "host" } else { "hosts" }, list.join(", "))
+}
+
+/// A finding when cargo has no profile of the job's name, or one that builds another thing than the program.
+pub(super) fn profile(inputs: &Inputs<'_>, findings: &mut Vec<Finding>) {
+    let wanted = inputs.job.profile.as_str();
+    let place = || inputs.cluster.or_file(inputs.job.places.at("profile"));
+    if NO_PROGRAM.contains(&wanted) {
+        let message = format!("with the profile `{wanted}` cargo builds no program, but tests or nothing");
+        findings.push(Finding::error("profile-without-program", place(), message).remedy("write `release` or `dev`"));
+        return;
+    }
+    let known: BTreeSet<&str> = BUILT_IN
+        .into_iter()
+        .chain(inputs.workspace.profiles.iter().map(String::as_str))
+        .chain(inputs.config.profiles.iter().map(String::as_str))
+        .filter(|name| !NO_PROGRAM.contains(name))
+        .collect();
+    let variables = format!("CARGO_PROFILE_{}_", wanted.to_uppercase().replace('-', "_"));
+    let is_in_env = inputs.env.keys().any(|name| name.to_string_lossy().starts_with(&variables));
+    if known.contains(wanted) || is_in_env || inputs.config.has_include {
+        return;
+    }
+    let known: Vec<&str> = known.into_iter().collect();
+    let message = format!("there is no cargo profile `{wanted}` in the workspace `{}`", inputs.workspace.root);
+    let remedy =
+        format!("{}; add others as `[profile.{wanted}]` to its `Cargo.toml`", offer("profiles", wanted, &known));
+    findings.push(Finding::error("profile-unknown", place(), message).remedy(remedy));
 }
 
 /// Findings about the kinds that the chosen hosts are of.
@@ -162,7 +222,6 @@ fn libtorch(inputs: &Inputs<'_>, index: usize, kind: &Kind, findings: &mut Vec<F
     }
     let found = variant.facts.public_version();
     if let Some(wanted) = inputs.torch_pin.filter(|wanted| *wanted != found) {
-        let bypass = "LIBTORCH_BYPASS_VERSION_CHECK";
         findings.push(
             Finding::error(
                 "libtorch-other-version",
@@ -170,7 +229,7 @@ fn libtorch(inputs: &Inputs<'_>, index: usize, kind: &Kind, findings: &mut Vec<F
                 format!("the libtorch in `{}` is torch {found}, and the program's `torch-sys` pins {wanted}", variant.root),
             )
             .remedy(format!(
-                "choose a variant of torch {wanted} (`{} libtorch fetch`), or accept `libtorch-other-version` and set `{bypass}` in `build_env`",
+                "choose a variant of torch {wanted} (`{} libtorch fetch`), or accept `libtorch-other-version` and set `{LIBTORCH_BYPASS_VERSION_CHECK}` in `build_env`",
                 inputs.invocation
             )),
         );

@@ -8,7 +8,9 @@ use std::fmt;
 
 use sha2::{Digest as _, Sha256};
 
+use crate::env_vars::{CARGO_ENCODED_RUSTFLAGS, RUSTFLAGS};
 use crate::toolchain::Env;
+use torchlift::env_vars::{CUDA_DEVICE_ORDER, CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES};
 use torchlift::preflight::digest::hex;
 
 /// Hex digits that name a folder: 64 bits, since builds of one workspace are told apart by it and nothing else.
@@ -21,7 +23,7 @@ const PREFIXES: &[&str] =
     &["AR_", "ARFLAGS", "CC_", "CFLAGS", "CUDA_", "CXXFLAGS", "CXX_", "HIP_", "LDFLAGS", "LIBTORCH", "ROCM_", "TORCH_"];
 
 /// The same, whole names.
-const NAMES: &[&str] = &["AR", "CC", "CXX", "CARGO_ENCODED_RUSTFLAGS", "RUSTC", "RUSTFLAGS"];
+const NAMES: &[&str] = &["AR", "CC", "CXX", CARGO_ENCODED_RUSTFLAGS, "RUSTC", RUSTFLAGS];
 
 /// Beginnings and ends of the variables that stand for entries of cargo's configuration.
 const CONFIG: &[(&str, &str)] =
@@ -30,10 +32,10 @@ const CONFIG: &[(&str, &str)] =
 /// These hold for the running of a program and not for its building.
 const NOT_FOR_BUILDS: &[&str] = &[
     "CUDA_CACHE_PATH",
-    "CUDA_DEVICE_ORDER",
+    CUDA_DEVICE_ORDER,
     "CUDA_LAUNCH_BLOCKING",
-    "CUDA_VISIBLE_DEVICES",
-    "HIP_VISIBLE_DEVICES",
+    CUDA_VISIBLE_DEVICES,
+    HIP_VISIBLE_DEVICES,
     "TORCH_NCCL_ASYNC_ERROR_HANDLING",
 ];
 

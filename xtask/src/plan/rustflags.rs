@@ -9,6 +9,7 @@ use std::str::FromStr as _;
 use cargo_metadata::cargo_platform::{Cfg, Platform};
 
 use crate::cargo::ConfigFacts;
+use crate::env_vars::{CARGO_ENCODED_RUSTFLAGS, RUSTFLAGS};
 use crate::toolchain::Env;
 
 /// What parts the flags in `CARGO_ENCODED_RUSTFLAGS`.
@@ -30,7 +31,7 @@ pub(super) fn handover(flags: &[String], env: &Env, config: &ConfigFacts, target
         return Handover::None;
     }
     let text = |name: &str| env.get(OsStr::new(name)).map(|value| value.to_string_lossy().into_owned());
-    let own = match (text("CARGO_ENCODED_RUSTFLAGS"), text("RUSTFLAGS")) {
+    let own = match (text(CARGO_ENCODED_RUSTFLAGS), text(RUSTFLAGS)) {
         (Some(encoded), _) => Some(encoded.split(UNIT_SEPARATOR).map(str::to_owned).collect::<Vec<_>>()),
         (None, Some(plain)) => Some(plain.split_whitespace().map(str::to_owned).collect()),
         (None, None) => None,

@@ -52,6 +52,7 @@ fn world(toml: &str) -> World {
                 features: vec!["cuda".to_owned(), "default".to_owned()],
             }],
             default_packages: vec!["trainer".to_owned()],
+            profiles: vec!["quick".to_owned()],
             lock: None,
         },
         rustc: RustcFacts {
@@ -280,8 +281,8 @@ linker = "cc"
         world(toml).codes(),
         [
             "reach-not-yet",
-            "files-not-yet",
             "reach-not-yet",
+            "files-not-yet",
             "container-not-yet",
             "toolchain-missing",
             "toolchain-key-not-yet",
@@ -290,6 +291,59 @@ linker = "cc"
             "toolchain-missing"
         ]
     );
+}
+
+#[test]
+fn a_way_that_is_not_there_yet_is_told_once_for_all_its_hosts() {
+    let toml = "[[host]]\nname = \"far-[01-20]\"\npath = \"/p\"\nreach = { ssh = \"me@{name}\" }\n\
+                [[host]]\nname = \"near\"\npath = \"/p\"\nreach = { ssh = \"near\" }\n\
+                [[host]]\nname = \"a\"\npath = \"/p\"\nreach = { agent = \"tls:a:7700\" }\n";
+    let findings = world(toml).plan().findings;
+    let messages: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
+    let first = "`far-01`, `far-02`, `far-03`, `far-04`, `far-05`, `far-06`, `far-07`, `far-08`";
+    assert_eq!(
+        messages,
+        [
+            format!("reach `ssh` is not there yet: hosts {first} and 13 more"),
+            "reach `agent` is not there yet: host `a`".to_owned()
+        ]
+    );
+    assert_eq!((findings[0].place.line, findings[0].place.host.as_deref()), (Some(6), None));
+    assert_eq!(findings[1].place.host.as_deref(), Some("a"));
+}
+
+#[test]
+fn a_profile_that_cargo_does_not_have_is_told_with_those_that_it_has() {
+    let with = |profile: &str| world(&format!("profile = \"{profile}\"\n{ONE_HOST}"));
+    for good in ["dev", "release", "quick"] {
+        assert_eq!(with(good).plan().findings, [], "{good}");
+    }
+    let findings = with("qick").plan().findings;
+    let finding = &findings[0];
+    assert_eq!((findings.len(), finding.code.as_str(), finding.place.line), (1, "profile-unknown", Some(3)));
+    let remedy = finding.remedy.as_deref().unwrap();
+    assert!(remedy.starts_with("did you mean `quick`?"), "{remedy}");
+    let findings = with("zzz").plan().findings;
+    let remedy = findings[0].remedy.as_deref().unwrap();
+    for known in ["`dev`", "`quick`", "`release`", "[profile.zzz]"] {
+        assert!(remedy.contains(known), "{remedy}");
+    }
+    for other in ["test", "bench", "check"] {
+        assert_eq!(with(other).codes(), ["profile-without-program"], "{other}");
+    }
+}
+
+#[test]
+fn a_profile_of_cargos_configuration_or_of_the_environment_is_there_too() {
+    let own = |change: fn(&mut World)| {
+        let mut world = world(&format!("profile = \"my-own\"\n{ONE_HOST}"));
+        change(&mut world);
+        world.codes()
+    };
+    assert_eq!(own(|_| {}), ["profile-unknown"]);
+    assert!(own(|world| world.config.profiles.push("my-own".to_owned())).is_empty());
+    assert!(own(|world| world.config.has_include = true).is_empty(), "what an included file says is not known");
+    assert!(own(|world| world.set("CARGO_PROFILE_MY_OWN_INHERITS", "dev")).is_empty());
 }
 
 #[test]

@@ -17,6 +17,7 @@ pub use program::{ArtifactKind, Program, resolve};
 pub use source::{SourceId, source_id, source_times};
 
 use crate::error::CommandError;
+use crate::file;
 use crate::toolchain::Env;
 
 /// What was read of a workspace.
@@ -30,6 +31,8 @@ pub struct WorkspaceFacts {
     pub packages: Vec<PackageFacts>,
     /// Names of those that cargo takes when none is named.
     pub default_packages: Vec<String>,
+    /// Names of the `[profile.<name>]` tables of the root's manifest.
+    pub profiles: Vec<String>,
     /// What `Cargo.lock` pins; none when there is no such file yet.
     pub lock: Option<LockFacts>,
 }
@@ -124,19 +127,29 @@ impl WorkspaceFacts {
             target_directory: metadata.target_directory.clone(),
             packages,
             default_packages: defaults,
+            profiles: profiles(&metadata.workspace_root.join("Cargo.toml")),
             lock,
         }
     }
 }
 
+/// The profiles of a workspace's manifest. One that is no TOML is left to cargo, which has read it already.
+fn profiles(manifest: &Utf8Path) -> Vec<String> {
+    let table = file::read_to_string(manifest).ok().and_then(|text| text.parse::<toml::Table>().ok());
+    let profiles = table.as_ref().and_then(|table| table.get("profile")).and_then(toml::Value::as_table);
+    profiles.into_iter().flat_map(|profiles| profiles.keys().cloned()).collect()
+}
+
 impl LockFacts {
     /// Reads `Cargo.lock`; none when there is no such file.
-    pub(crate) fn read(file: &Utf8Path) -> Result<Option<Self>, CommandError> {
-        let text = match fs_err::read_to_string(file) {
+    pub(crate) fn read(path: &Utf8Path) -> Result<Option<Self>, CommandError> {
+        let text = match file::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {
-                return Err(CommandError::new(exit_code::BUILD, "`Cargo.lock` cannot be read").because(error));
+                return Err(CommandError::new(exit_code::BUILD, "`Cargo.lock` cannot be read")
+                    .because(error)
+                    .hint("move away what lies there: cargo writes a new one"));
             }
         };
         // A lock file that cargo will refuse is left to cargo, which says where it is wrong.

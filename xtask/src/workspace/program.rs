@@ -198,6 +198,7 @@ mod tests {
             target_directory: "/w/target".into(),
             default_packages: packages.iter().map(|package| package.name.clone()).collect(),
             packages,
+            profiles: Vec::new(),
             lock: None,
         }
     }

@@ -13,6 +13,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use sha2::{Digest as _, Sha256};
 use torchlift::preflight::digest::hex;
 
+use crate::file;
 use crate::toolchain::Env;
 
 /// Extensions of files that a build reads: Rust, what build scripts hand to a C, C++ or CUDA compiler, manifests.
@@ -129,7 +130,7 @@ pub fn source_times(root: &Utf8Path, env: &Env) -> BTreeMap<String, SystemTime> 
 }
 
 fn lock_digest(root: &Utf8Path) -> Option<String> {
-    let bytes = fs_err::read(root.join("Cargo.lock")).ok()?;
+    let bytes = file::read(&root.join("Cargo.lock")).ok()?;
     Some(hex(&Sha256::digest(bytes))[..SHORT].to_owned())
 }
 
@@ -221,19 +222,19 @@ fn is_source(file: &Utf8Path) -> bool {
 /// Digest over names and contents in the order of names; a file that is gone counts as gone.
 fn digest_of(files: &BTreeMap<String, Utf8PathBuf>) -> io::Result<String> {
     let mut digest = Sha256::new();
-    for (name, file) in files {
+    for (name, path) in files {
         digest.update(name.len().to_le_bytes());
         digest.update(name);
-        match fs_err::File::open(file) {
-            Ok(mut open) if open.metadata()?.is_file() => {
+        match file::open(path) {
+            Ok(mut open) => {
                 let mut content = Sha256::new();
                 io::copy(&mut open, &mut content)?;
                 digest.update(b"=");
                 digest.update(content.finalize());
             }
-            // A changed submodule is a folder; its commit is in the checkout's own state of it.
-            Ok(_) => digest.update(b"/"),
             Err(error) if error.kind() == io::ErrorKind::NotFound => digest.update(b"-"),
+            // A changed submodule is a folder; its commit is in the checkout's own state of it.
+            Err(error) if file::is_not_a_file(&error) => digest.update(b"/"),
             Err(error) => return Err(error),
         }
     }
@@ -313,6 +314,19 @@ mod tests {
         change("new");
         fs_err::remove_file(project.root.join("src/gone.rs")).unwrap();
         change("deleted");
+    }
+
+    #[test]
+    fn a_pipe_in_a_sources_place_is_not_waited_for() {
+        let project = Project::new();
+        project.commit();
+        for file in ["src/main.rs", "Cargo.lock"] {
+            let before = project.id();
+            let file = project.root.join(file);
+            fs_err::remove_file(&file).unwrap();
+            nix::unistd::mkfifo(file.as_std_path(), nix::sys::stat::Mode::S_IRWXU).unwrap();
+            assert_ne!(before, project.id(), "{file}");
+        }
     }
 
     #[test]

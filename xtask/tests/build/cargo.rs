@@ -11,7 +11,7 @@ use torchlift_schema::exit_code;
 use crate::support::{Project, Ran};
 
 /// A fake cargo: answers `metadata` through the real one, and `rustc` with what stands in `$1`.
-fn fake_cargo(project: &Project, rustc: &str) -> String {
+pub(crate) fn fake_cargo(project: &Project, rustc: &str) -> String {
     let script = format!("if [ \"$1\" = rustc ]; then\n{rustc}\nfi\nunset CARGO\nexec cargo \"$@\"");
     project.script("fake-cargo", &script).to_str().unwrap().to_owned()
 }
@@ -199,9 +199,9 @@ fn a_killed_tool_leaves_no_compiler_behind_and_the_next_build_works() {
     assert_eq!(project.published().len(), 4);
 }
 
-/// Whether a process is there and not merely waiting to be reaped by whoever inherited it.
-/// SIGKILL was sent before the tool ended; the kernel may take a moment to carry it out on a busy machine.
-fn is_gone_soon(pid: &str) -> bool {
+/// Whether a process goes. SIGKILL was sent before the tool ended; the kernel may take a moment to carry it out on a
+/// busy machine.
+pub(crate) fn is_gone_soon(pid: &str) -> bool {
     let clock = torchlift::clock::Clock::start();
     let limit = clock.now().plus(std::time::Duration::from_secs(20));
     while is_running(pid) {
@@ -213,6 +213,7 @@ fn is_gone_soon(pid: &str) -> bool {
     true
 }
 
+/// Whether a process is there and not merely waiting to be reaped by whoever inherited it.
 fn is_running(pid: &str) -> bool {
     let status = fs_err::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = status.rsplit(')').next().and_then(|rest| rest.trim().chars().next());

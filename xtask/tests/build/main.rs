@@ -15,7 +15,9 @@ mod skip;
 
 mod cargo;
 mod disk;
+mod interrupt;
 mod launch;
+mod places;
 mod plan;
 mod publish;
 mod support;

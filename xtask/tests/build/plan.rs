@@ -34,6 +34,7 @@ fn tree(project: &Project) -> Vec<(std::path::PathBuf, std::time::SystemTime)> {
 const ALL_WRONG: &str = "schema = 1
 [job.train]
 bin = 'linkd'                        # program-unknown
+profile = 'qick'                     # profile-unknown
 colour = 'red'                       # unknown-key
 [kind.k]
 libtorch = 'test/cpx'                # libtorch-not-found
@@ -91,7 +92,7 @@ fn all_that_is_wrong_with_a_cluster_is_told_in_one_run_and_nothing_is_written() 
             expected += 1;
         }
         assert_eq!(blocks.len(), expected, "each is told once:\n{}", ran.stderr);
-        ran.says("did you mean `linked`?").says("did you mean `slots`?");
+        ran.says("did you mean `linked`?").says("did you mean `quick`?").says("did you mean `slots`?");
         assert_eq!(tree(&project), before);
     }
 }

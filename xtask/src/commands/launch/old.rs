@@ -12,6 +12,7 @@ use torchlift_schema::{Envelope, Finding, Place, exit_code};
 use crate::error::CommandError;
 use crate::execute::envelope_file;
 use crate::facts::Facts;
+use crate::file::in_words;
 use crate::plan::HostBuild;
 use crate::workspace::{SourceId, source_times};
 
@@ -31,7 +32,16 @@ pub(super) fn read(facts: &Facts) -> Result<(BTreeMap<String, Envelope>, Vec<Fin
     for host in &facts.plan.hosts {
         let file = envelope_file(&facts.workspace.root, &host.name);
         let place = || Place::file(file.as_str()).on(&host.name);
-        if !file.exists() {
+        let kind = fs_err::metadata(&file).map(|metadata| metadata.file_type());
+        if let Ok(kind) = &kind
+            && !kind.is_file()
+        {
+            let message = format!("`{file}` is a {}, and not a file", in_words(*kind));
+            let remedy = "move it away, and leave `--no-build` out";
+            findings.push(Finding::error("envelope-unreadable", place(), message).remedy(remedy));
+            continue;
+        }
+        if kind.is_err() {
             let message = format!("host `{}` has no envelope", host.name);
             findings.push(Finding::error("envelope-missing", place(), message).remedy("leave `--no-build` out"));
             continue;

@@ -23,7 +23,7 @@ const REVISION: u32 = 1;
 
 /// The facts of `root`, if they were read from files with this fingerprint.
 pub(super) fn load(folder: &Utf8Path, root: &Utf8Path, fingerprint: &str) -> Option<VariantFacts> {
-    let text = fs_err::read(file(folder, root)).ok()?;
+    let text = crate::file::read(&file(folder, root)).ok()?;
     let cached: Cached = serde_json::from_slice(&text).ok()?;
     (cached.revision == REVISION && cached.root == root && cached.fingerprint == fingerprint).then_some(cached.facts)
 }

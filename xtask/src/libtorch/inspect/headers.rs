@@ -97,7 +97,7 @@ impl Tree {
     pub(super) fn header_digest(&self) -> io::Result<[u8; 32]> {
         let mut digest = Sha256::new();
         for entry in &self.headers {
-            let content = fs_err::read(self.root.join(&entry.path))?;
+            let content = crate::file::read(&self.root.join(&entry.path))?;
             digest.update(entry.path.as_str());
             digest.update([0]);
             digest.update((content.len() as u64).to_le_bytes());

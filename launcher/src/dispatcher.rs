@@ -67,7 +67,7 @@ pub enum DispatchError {
     #[error(transparent)]
     Port(#[from] PortError),
     /// The run needs more open files than this process may have.
-    #[error("{ranks} ranks need {needed} open files, the hard limit is {hard} (`ulimit -Hn`)")]
+    #[error("{} {needed} open files, the hard limit is {hard} (`ulimit -Hn`)", ranks_need(*ranks))]
     TooFewFiles {
         /// Ranks in the run.
         ranks: u32,
@@ -88,6 +88,10 @@ pub enum DispatchError {
         #[source]
         source: Errno,
     },
+}
+
+fn ranks_need(ranks: u32) -> String {
+    if ranks == 1 { "1 rank needs".to_owned() } else { format!("{ranks} ranks need") }
 }
 
 fn system(step: &'static str) -> impl FnOnce(Errno) -> DispatchError {

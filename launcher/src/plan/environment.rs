@@ -110,7 +110,7 @@ impl HostEnvironment {
                 Finding::error(
                     "too-few-devices",
                     Place::host(&host.name).key("slots"),
-                    format!("{} ranks want one card each, and {} can be seen", host.slots, visible.len()),
+                    format!("one card a rank makes {}, and {} can be seen", host.slots, visible.len()),
                 )
                 .remedy("lower `slots`, or leave `--one-gpu-per-rank` out"),
             );
@@ -193,10 +193,10 @@ fn library_path(ours: &[u8], theirs: &[u8]) -> OsString {
 fn check_variable(name: &str, value: Option<&str>, place: &Place, findings: &mut Vec<Finding>) {
     // A variable that torchrun itself takes over from outside may be passed on, but not written down.
     let is_passed = value.is_none() && name == "TORCH_NCCL_ASYNC_ERROR_HANDLING";
-    if name.is_empty() || name.contains(['=', '\0']) {
+    if !env_vars::is_name(name) {
         findings.push(
             Finding::error("env-name", place.clone(), format!("`{}` is no name of a variable", name.escape_debug()))
-                .remedy("a name is not empty and has neither `=` nor a NUL byte"),
+                .remedy(env_vars::NAME_REMEDY),
         );
     } else if env_vars::is_rank_variable(name) && !is_passed {
         findings.push(
@@ -211,6 +211,7 @@ fn check_variable(name: &str, value: Option<&str>, place: &Place, findings: &mut
     if value.is_some_and(|value| value.contains('\0')) {
         findings.push(
             Finding::error("env-value", place.clone(), format!("the value of `{name}` has a NUL byte"))
+                .remedy("no program can be given one: take it out")
                 .remedy("take it out: no environment can hold it"),
         );
     }

@@ -4,6 +4,8 @@ use std::net::TcpListener;
 use std::os::fd::AsRawFd as _;
 use std::process::{Command, Stdio};
 
+use torchlift_schema::exit_code;
+
 use crate::run::{Run, Setup, ranks};
 
 /// The same run, started by a shell that first does something to itself.
@@ -95,7 +97,7 @@ fn ranks_keep_the_soft_limit_that_the_launcher_outgrew() {
 fn a_hard_limit_that_is_too_low_is_refused_before_any_rank_runs() {
     let mut run = started_by(ranks(60), "ulimit -n 100", r#": >"$DIR/marks/$RANK""#);
     let ended = run.end();
-    assert!(matches!(ended.code(), Some(200..=219)), "{ended:?}");
+    assert_eq!(ended.code(), Some(exit_code::REFUSED.into()), "{ended:?}");
     assert!(ended.stderr.contains("100"), "{}", ended.stderr);
     assert_eq!(fs_err::read_dir(run.dir().join("marks")).unwrap().count(), 0);
 }

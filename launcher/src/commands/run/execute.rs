@@ -155,14 +155,7 @@ fn not_dispatched(error: DispatchError, message: String) -> CommandError {
         DispatchError::TooFewFiles { .. } => Some("raise the hard limit (`ulimit -Hn`), or start fewer ranks"),
         _ => None,
     };
-    let failed = match error {
-        DispatchError::TooFewFiles { ranks, needed, hard } => {
-            let (ranks, need) = (words::count(ranks as usize, "rank"), if ranks == 1 { "needs" } else { "need" });
-            let cause = format!("{ranks} {need} {needed} open files, the hard limit is {hard} (`ulimit -Hn`)");
-            CommandError::new(code, message).because(cause)
-        }
-        error => CommandError::new(code, message).because(error),
-    };
+    let failed = CommandError::new(code, message).because(error);
     match hint {
         Some(hint) => failed.hint(hint),
         None => failed,

@@ -49,6 +49,8 @@ pub const ROCR_VISIBLE_DEVICES: &str = "ROCR_VISIBLE_DEVICES";
 pub const GPU_DEVICE_ORDINAL: &str = "GPU_DEVICE_ORDINAL";
 /// In which order NVIDIA's driver counts cards.
 pub const CUDA_DEVICE_ORDER: &str = "CUDA_DEVICE_ORDER";
+/// Which processor AMD's runtime takes every card for, such as `10.3.0`.
+pub const HSA_OVERRIDE_GFX_VERSION: &str = "HSA_OVERRIDE_GFX_VERSION";
 /// Variables that narrow or order the cards that a process sees; a cluster file has `devices` for that.
 pub const CARDS: [&str; 5] =
     [CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, GPU_DEVICE_ORDINAL, CUDA_DEVICE_ORDER];

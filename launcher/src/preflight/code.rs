@@ -38,6 +38,20 @@ pub const SYMBOL_MISSING: &str = "symbol-missing";
 pub const ACCELERATOR_NOT_LINKED: &str = "accelerator-not-linked";
 /// The library path has an empty element, for which the loader searches the working directory.
 pub const EMPTY_LIBRARY_PATH_ELEMENT: &str = "empty-library-path-element";
+/// The program or a library without which nothing works lacks code for a card.
+pub const GPU_CODE_MISSING: &str = "gpu-code-missing";
+/// A library that some calls need lacks code for a card: a warning.
+pub const GPU_CODE_PARTIAL: &str = "gpu-code-partial";
+/// A card runs code that the driver compiles first: a warning.
+pub const GPU_PTX_ONLY: &str = "gpu-ptx-only";
+/// `HSA_OVERRIDE_GFX_VERSION` has a value that ROCm does not take.
+pub const GFX_OVERRIDE: &str = "gfx-override";
+/// The driver is older than the code needs.
+pub const DRIVER_TOO_OLD: &str = "driver-too-old";
+/// The driver serves the code by a compatibility package alone: a warning.
+pub const DRIVER_BY_COMPAT: &str = "driver-by-compat";
+/// Whether the driver serves the code is not known: a warning.
+pub const DRIVER_UNKNOWN: &str = "driver-unknown";
 
 /// Every code with its meaning, for docs and tests.
 pub const TABLE: &[(&str, &str)] = &[
@@ -57,6 +71,13 @@ pub const TABLE: &[(&str, &str)] = &[
     (SYMBOL_MISSING, "nothing that is loaded offers a symbol that is needed"),
     (ACCELERATOR_NOT_LINKED, "the variant has a GPU library that the program does not load"),
     (EMPTY_LIBRARY_PATH_ELEMENT, "the library path has an empty element"),
+    (GPU_CODE_MISSING, "the program or a library that nothing works without has no code for a card"),
+    (GPU_CODE_PARTIAL, "a library that some calls need has no code for a card"),
+    (GPU_PTX_ONLY, "a card runs code that the driver compiles first"),
+    (GFX_OVERRIDE, "`HSA_OVERRIDE_GFX_VERSION` has a value that ROCm does not take"),
+    (DRIVER_TOO_OLD, "the driver is older than the code needs"),
+    (DRIVER_BY_COMPAT, "the driver serves the code by a compatibility package alone"),
+    (DRIVER_UNKNOWN, "whether the driver serves the code is not known"),
 ];
 
 /// Codes that say: these are not the bytes that were verified. They cannot be accepted.

@@ -9,6 +9,7 @@ pub mod code;
 pub mod digest;
 pub mod elf;
 pub mod fatbin;
+pub mod fit;
 pub mod loader;
 pub(crate) mod map;
 pub mod symbols;

@@ -4,6 +4,7 @@
 //! Owns the order in which things can be read at once. Decides nothing: what is wrong with a cluster is said by
 //! [`crate::cluster`] and [`crate::plan`], and collected here so that all of it is told together.
 
+mod machines;
 mod variant;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +19,8 @@ use crate::cargo::ConfigFacts;
 use crate::cluster::{self, Accept, Cluster, Host, Job, LibtorchChoice, Reach};
 use crate::commands::Context;
 use crate::error::CommandError;
-use crate::libtorch::{Places, Stores, Variant, Wanted, wanted};
+use crate::libtorch::auto::Chosen;
+use crate::libtorch::{Places, Stores, Variant, Wanted, find, wanted};
 use crate::plan::{self, ACCEPTABLE, BuildPlan, Inputs, accept};
 use crate::toolchain::{self, Env, RustcFacts};
 use crate::workspace::{SourceId, WorkspaceFacts, source_id};
@@ -183,9 +185,10 @@ impl Rest {
         let places = Places::from_env(env);
         let config = ConfigFacts::read(&workspace.root, env);
         let wanted = join(wanted);
+        let machines = machines::by_kind(&cluster, job, &chosen, env, find::has_cuda());
         let variants = variant::resolve(&variant::Question {
             cluster: &cluster,
-            hosts: &chosen,
+            machines: &machines,
             workspace,
             rustc,
             wanted: wanted.as_ref(),
@@ -205,6 +208,8 @@ impl Rest {
             rustc,
             config: &config,
             variants: &variants.by_kind,
+            choices: &variants.choices,
+            machines: &machines,
             foreign_paths: &foreign_paths(&chosen, workspace),
             torch_pin: wanted.as_ref().map(|wanted| wanted.version.as_str()),
             invocation: &context.invocation,
@@ -216,10 +221,10 @@ impl Rest {
         });
         let of_plan = accept(planned.findings, &accepted, |code| ACCEPTABLE.contains(&code));
         findings.extend(of_plan);
+        findings.extend(variants.notes);
         let is_stopped = findings.iter().any(Finding::is_error);
         let Some(plan) = planned.plan.filter(|_| !is_stopped) else { return Err(stopped(&file, findings)) };
         let (job, hosts) = (job.clone(), chosen.into_iter().cloned().collect());
-        findings.extend(variants.notes);
         Ok(Self { job, hosts, cluster, plan, warnings: findings, accept: accepted, places: places.ok() })
     }
 }
@@ -259,6 +264,8 @@ fn kind_place(cluster: &Cluster, kind: usize, key: &str) -> Place {
 #[derive(Debug, Default)]
 struct Variants {
     by_kind: BTreeMap<usize, Result<Variant, Finding>>,
+    /// Why those of `libtorch = "auto"` were chosen.
+    choices: BTreeMap<usize, Chosen>,
     /// Libtorches that were passed over on the way to one.
     notes: Vec<Finding>,
 }

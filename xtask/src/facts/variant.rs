@@ -1,12 +1,13 @@
 //! Which libtorch each kind means, and what its files say.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use camino::Utf8Path;
-use torchlift_schema::{Finding, VariantId};
+use torchlift_schema::{Finding, Place, VariantId};
 
 use super::{Variants, kind_place, stores};
-use crate::cluster::{Cluster, Host, LibtorchChoice};
+use crate::cluster::{Cluster, LibtorchChoice};
+use crate::libtorch::auto::{self, Candidate, Chosen, Machine, Wish, choose};
 use crate::libtorch::{Extent, InspectError, Outcome, Places, Search, Stores, Variant, Wanted, find, inspect};
 use crate::toolchain::{Env, RustcFacts};
 use crate::workspace::{WorkspaceFacts, offer};
@@ -14,7 +15,7 @@ use crate::workspace::{WorkspaceFacts, offer};
 /// What is asked.
 pub(super) struct Question<'a> {
     pub(super) cluster: &'a Cluster,
-    pub(super) hosts: &'a [&'a Host],
+    pub(super) machines: &'a BTreeMap<usize, Vec<Machine>>,
     pub(super) workspace: &'a WorkspaceFacts,
     pub(super) rustc: &'a RustcFacts,
     pub(super) wanted: Option<&'a Wanted>,
@@ -26,41 +27,39 @@ pub(super) struct Question<'a> {
 /// Finds the libtorch of every kind that a chosen host is of.
 pub(super) fn resolve(question: &Question<'_>) -> Variants {
     let stores = stores(question.workspace, question.places);
-    let kinds: BTreeSet<usize> = question.hosts.iter().map(|host| host.kind).collect();
     let mut variants = Variants::default();
     // Kinds often share a libtorch, and reading one takes a stat a file.
     let mut seen: BTreeMap<String, Result<Variant, Unusable>> = BTreeMap::new();
-    for kind in kinds {
+    for (&kind, machines) in question.machines {
         let Some(kind_of) = question.cluster.kinds.get(kind) else { continue };
         let choice = &kind_of.libtorch;
         let target = kind_of.target.as_ref().unwrap_or(&question.rustc.host);
         let cpu_arch = target.split('-').next().unwrap_or_default();
-        let key = match choice {
+        let place = || kind_place(question.cluster, kind, "libtorch");
+        let found = match choice {
             LibtorchChoice::None => continue,
-            LibtorchChoice::Auto => format!("auto {cpu_arch}"),
-            LibtorchChoice::Variant(id) => id.to_string(),
-            LibtorchChoice::Path(path) => path.to_string(),
-        };
-        let found = seen.entry(key).or_insert_with(|| match choice {
-            LibtorchChoice::Variant(id) => match stores.resolve(id) {
-                Some(root) => read(question, &root, Some(id)),
-                None => Err(missing(question, id, &stores)),
-            },
-            LibtorchChoice::Path(root) => read(question, root, None),
-            LibtorchChoice::Auto | LibtorchChoice::None => {
-                let (found, skipped) = auto(question, cpu_arch, &stores);
-                let place = || kind_place(question.cluster, kind, "libtorch");
-                variants.notes.extend(skipped.into_iter().map(|text| {
+            LibtorchChoice::Auto => {
+                let Auto { variant, chosen, told } = auto(question, cpu_arch, machines, &stores);
+                let skipped = told.into_iter().map(|text| {
                     Finding::warning("libtorch-skipped", place(), text)
                         .remedy("name the libtorch that you mean by its variant or path, and none is looked for")
-                }));
-                found
+                });
+                variants.notes.extend(skipped);
+                variants.choices.extend(chosen.map(|chosen| (kind, chosen)));
+                variant
             }
-        });
-        let place = || kind_place(question.cluster, kind, "libtorch");
-        let found = found
-            .clone()
-            .map_err(|unusable| Finding::error(unusable.code, place(), unusable.message).remedy(unusable.remedy));
+            LibtorchChoice::Variant(id) => {
+                let look = || match stores.resolve(id) {
+                    Some(root) => read(question, &root, Some(id)),
+                    None => Err(missing(question, id, &stores)),
+                };
+                seen.entry(id.to_string()).or_insert_with(look).clone()
+            }
+            LibtorchChoice::Path(root) => {
+                seen.entry(root.to_string()).or_insert_with(|| read(question, root, None)).clone()
+            }
+        };
+        let found = found.map_err(|unusable| unusable.into_finding(place()));
         variants.by_kind.insert(kind, found);
     }
     variants
@@ -74,35 +73,87 @@ struct Unusable {
     remedy: String,
 }
 
-/// `libtorch = "auto"`: the first that fits of those that are on this machine, and what was passed over before it.
-fn auto(question: &Question<'_>, cpu_arch: &str, stores: &Stores) -> (Result<Variant, Unusable>, Vec<String>) {
-    let none = |message: &str| {
+impl Unusable {
+    fn not_here(question: &Question<'_>, message: &str) -> Self {
         let remedy = format!("run `{} libtorch fetch`, or name one by its path", question.invocation);
-        Err(Unusable { code: "libtorch-not-found", message: message.to_owned(), remedy })
-    };
+        Self { code: "libtorch-not-found", message: message.to_owned(), remedy }
+    }
+
+    fn into_finding(self, place: Place) -> Finding {
+        Finding::error(self.code, place, self.message).remedy(self.remedy)
+    }
+}
+
+/// What `libtorch = "auto"` found.
+struct Auto {
+    variant: Result<Variant, Unusable>,
+    chosen: Option<Chosen>,
+    /// What was passed over on the way, and why.
+    told: Vec<String>,
+}
+
+/// `libtorch = "auto"`: the one that `LIBTORCH` names if it does, else the best of the stores, else a Python's.
+fn auto(question: &Question<'_>, cpu_arch: &str, machines: &[Machine], stores: &Stores) -> Auto {
     let Some(places) = question.places else {
-        return (
-            none("no folder for libtorch variants is known: neither `TORCHLIFT_HOME` nor `HOME` is set"),
-            Vec::new(),
-        );
+        let message = "no folder for libtorch variants is known: neither `TORCHLIFT_HOME` nor `HOME` is set";
+        return Auto { variant: Err(Unusable::not_here(question, message)), chosen: None, told: Vec::new() };
     };
-    let search = Search {
-        version: question.wanted.map(|wanted| wanted.version.as_str()),
-        cpu_arch,
-        extent: if find::has_cuda() { Extent::Whole } else { Extent::Cpu },
-        given: None,
-        env: question.env,
-        stores,
-        places,
-    };
-    match find::find(&search) {
-        Ok(Outcome { found, skipped, notes }) => {
-            let told = skipped.iter().map(ToString::to_string).chain(notes).collect();
-            let wanted = question.wanted.map(|wanted| format!(" of torch {} ({})", wanted.version, wanted.origin));
-            let message = format!("no libtorch{} for {cpu_arch} is on this machine", wanted.unwrap_or_default());
-            (found.map_or_else(|| none(&message), |(variant, _)| Ok(variant)), told)
+    let version = question.wanted.map(|wanted| wanted.version.as_str());
+    let search = Search { version, cpu_arch, extent: Extent::Whole, given: None, env: question.env, stores, places };
+    let wish = Wish { version, cpu_arch, machines };
+    let mut told = Vec::new();
+    let one = |outcome: Outcome, told: &mut Vec<String>| {
+        told.extend(outcome.skipped.iter().map(ToString::to_string).chain(outcome.notes));
+        let (variant, origin) = outcome.found?;
+        match choose(&wish, &[variant.candidate()]) {
+            Ok(chosen) => Some((variant, Chosen { reason: format!("{origin}: {}", chosen.reason), ..chosen })),
+            Err(none) => {
+                told.extend(none.refused.iter().map(ToString::to_string));
+                None
+            }
         }
-        Err(error) => (none(&error.to_string()), Vec::new()),
+    };
+    if let Some((variant, chosen)) = one(find::of_variable(&search), &mut told) {
+        return Auto { variant: Ok(variant), chosen: Some(chosen), told };
+    }
+    let (mut stored, skipped) = find::stored(&search);
+    let candidates: Vec<Candidate> = stored.iter().map(Variant::candidate).collect();
+    match choose(&wish, &candidates) {
+        Ok(chosen) => {
+            // Of another version or CPU, or half unpacked: told only where nothing else was found.
+            return Auto { variant: Ok(stored.swap_remove(chosen.index)), chosen: Some(chosen), told };
+        }
+        Err(none) => {
+            told.extend(skipped.iter().map(ToString::to_string));
+            told.extend(none.refused.iter().map(ToString::to_string));
+        }
+    }
+    if let Some((variant, chosen)) = one(find::of_python(&search), &mut told) {
+        return Auto { variant: Ok(variant), chosen: Some(chosen), told };
+    }
+    Auto { variant: Err(none_fits(question, &wish)), chosen: None, told }
+}
+
+/// What the hosts have, and how to get what they need.
+fn none_fits(question: &Question<'_>, wish: &Wish<'_>) -> Unusable {
+    let wanted = question.wanted.map(|wanted| format!(" of torch {} ({})", wanted.version, wanted.origin));
+    let hosts: Vec<String> = wish.machines.iter().map(ToString::to_string).collect();
+    let message = format!(
+        "no libtorch{} for {} that fits is on this machine; {}",
+        wanted.unwrap_or_default(),
+        wish.cpu_arch,
+        hosts.join("; ")
+    );
+    let archs = auto::archs(wish.machines);
+    let build = if archs.is_empty() {
+        String::new()
+    } else {
+        format!(", or build torch for these cards (`TORCH_CUDA_ARCH_LIST=\"{archs}\"`) and name its folder")
+    };
+    Unusable {
+        code: "libtorch-not-found",
+        message,
+        remedy: format!("run `{} libtorch fetch` for a published one{build}", question.invocation),
     }
 }
 

@@ -134,36 +134,83 @@ pub fn find(search: &Search<'_>) -> Result<Outcome, GivenError> {
             Err(source) => Err(GivenError { root, source }),
         };
     }
-    let try_one = |outcome: &mut Outcome, root: &Utf8Path, origin: Origin| {
-        let id = if let Origin::Store(id) = &origin { Some(id.clone()) } else { None };
-        match take(search, root, id) {
-            Ok(variant) => outcome.found = Some((variant, origin)),
-            Err(reason) => outcome.skipped.push(Skipped { origin, root: root.to_owned(), reason }),
-        }
-        outcome.found.is_some()
-    };
-    if let Some(root) = search.env.get(OsStr::new(LIBTORCH)).filter(|value| !value.is_empty()) {
-        let root = Utf8PathBuf::from(root.to_string_lossy().into_owned());
-        let root = camino::absolute_utf8(&root).unwrap_or(root);
-        if try_one(&mut outcome, &root, Origin::Variable) {
-            return Ok(outcome);
-        }
+    if let Some(root) = variable(search.env) {
+        outcome.try_one(search, &root, Origin::Variable);
     }
     // By name only: which are tried first. What each is, its files say.
     let mut stored = search.stores.list();
     let is_cpu = |id: &VariantId| id.as_str().split('/').nth(1).is_some_and(|name| name.starts_with("cpu"));
     stored.sort_by_key(|stored| is_cpu(&stored.id) != (search.extent == Extent::Cpu));
     for candidate in stored {
-        if try_one(&mut outcome, &candidate.root, Origin::Store(candidate.id)) {
+        if outcome.found.is_some() {
             return Ok(outcome);
         }
+        outcome.try_one(search, &candidate.root, Origin::Store(candidate.id));
     }
-    let mut notes = Vec::new();
-    if let Some(torch) = python::torch(search.env, &mut |note| notes.push(note)) {
-        try_one(&mut outcome, &torch.root, Origin::Python(torch.python));
+    if outcome.found.is_none() {
+        outcome.ask_python(search);
     }
-    outcome.notes = notes;
     Ok(outcome)
+}
+
+/// The one that `LIBTORCH` names, whatever it is; nothing is found where it is not set.
+pub fn of_variable(search: &Search<'_>) -> Outcome {
+    let mut outcome = Outcome::default();
+    if let Some(root) = variable(search.env) {
+        outcome.try_one(search, &root, Origin::Variable);
+    }
+    outcome
+}
+
+/// Every variant of the stores that is of the version and for the CPU, and those that are not with their reasons.
+pub fn stored(search: &Search<'_>) -> (Vec<Variant>, Vec<Skipped>) {
+    let mut found = Vec::new();
+    let mut skipped = Vec::new();
+    for candidate in search.stores.list() {
+        // An id means the first store that has it.
+        if found.iter().any(|variant: &Variant| variant.id.as_ref() == Some(&candidate.id)) {
+            continue;
+        }
+        match take(search, &candidate.root, Some(candidate.id.clone())) {
+            Ok(variant) => found.push(variant),
+            Err(reason) => {
+                skipped.push(Skipped { origin: Origin::Store(candidate.id), root: candidate.root, reason });
+            }
+        }
+    }
+    (found, skipped)
+}
+
+/// The torch of a Python; asking one takes a process, so that this is for when nothing else is there.
+pub fn of_python(search: &Search<'_>) -> Outcome {
+    let mut outcome = Outcome::default();
+    outcome.ask_python(search);
+    outcome
+}
+
+impl Outcome {
+    fn try_one(&mut self, search: &Search<'_>, root: &Utf8Path, origin: Origin) {
+        let id = if let Origin::Store(id) = &origin { Some(id.clone()) } else { None };
+        match take(search, root, id) {
+            Ok(variant) => self.found = Some((variant, origin)),
+            Err(reason) => self.skipped.push(Skipped { origin, root: root.to_owned(), reason }),
+        }
+    }
+
+    fn ask_python(&mut self, search: &Search<'_>) {
+        let mut notes = Vec::new();
+        if let Some(torch) = python::torch(search.env, &mut |note| notes.push(note)) {
+            self.try_one(search, &torch.root, Origin::Python(torch.python));
+        }
+        self.notes.append(&mut notes);
+    }
+}
+
+/// The folder that `LIBTORCH` names, absolute.
+fn variable(env: &Env) -> Option<Utf8PathBuf> {
+    let root = env.get(OsStr::new(LIBTORCH)).filter(|value| !value.is_empty())?;
+    let root = Utf8PathBuf::from(root.to_string_lossy().into_owned());
+    Some(camino::absolute_utf8(&root).unwrap_or(root))
 }
 
 /// Whether this machine can run CUDA programs: the kernel's driver or the driver's library is there.

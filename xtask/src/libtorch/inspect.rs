@@ -6,14 +6,19 @@
 mod cache;
 mod headers;
 
+use std::collections::BTreeMap;
+
 use camino::{Utf8Path, Utf8PathBuf};
 use sha2::{Digest as _, Sha256};
+use torchlift::preflight::fatbin::GpuContent;
 use torchlift::preflight::symbols::CxxAbi;
 use torchlift::preflight::{ElfError, elf, symbols};
 use torchlift_schema::Accelerator;
 
 use crate::file;
 use torchlift::preflight::digest::hex;
+
+use super::survey::survey;
 
 /// What the files of a variant say.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -30,12 +35,24 @@ pub struct VariantFacts {
     pub abi_digest: String,
     /// `lib*.so*` files of `lib/`, sorted.
     pub libraries: Vec<String>,
+    /// GPU code by library; those without any, and further names of a file, are left out.
+    pub gpu_code: BTreeMap<String, GpuContent>,
+    /// The newest glibc that a library needs; none where none says.
+    pub glibc: Option<String>,
+    /// Bytes of all libraries, each file once.
+    pub size: u64,
 }
 
 impl VariantFacts {
     /// The version without its local part: `2.9.0` of `2.9.0+cu128`.
     pub fn public_version(&self) -> &str {
         public_version(&self.version)
+    }
+
+    /// GPU code that its kernels have, such as `sm_86`; empty for CPUs.
+    pub fn archs(&self) -> Vec<String> {
+        let kernels = ["libtorch_cuda.so", "libtorch_hip.so"].iter().find_map(|name| self.gpu_code.get(*name));
+        kernels.map(|code| code.archs().iter().map(ToString::to_string).collect()).unwrap_or_default()
     }
 }
 
@@ -156,6 +173,7 @@ pub(super) fn check_shape(root: &Utf8Path) -> Result<(), InspectError> {
 fn read(root: &Utf8Path, tree: &headers::Tree) -> Result<VariantFacts, InspectError> {
     let io = |source| InspectError::Io { root: root.to_owned(), source };
     let version = version(root).ok_or_else(|| InspectError::NoVersion { root: root.to_owned() })?;
+    let survey = survey(root)?;
     let mut digest = Sha256::new();
     digest.update(b"torchlift abi 1\0");
     digest.update(tree.header_digest().map_err(io)?);
@@ -194,6 +212,9 @@ fn read(root: &Utf8Path, tree: &headers::Tree) -> Result<VariantFacts, InspectEr
         is_cxx11_abi,
         abi_digest: hex(&digest.finalize()),
         libraries: tree.libraries.clone(),
+        gpu_code: survey.libraries.into_iter().filter_map(|library| Some((library.file, library.gpu?))).collect(),
+        glibc: survey.glibc,
+        size: survey.size,
     })
 }
 

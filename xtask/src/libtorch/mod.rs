@@ -1,9 +1,10 @@
 //! libtorch variants: where they lie, what they are, how to get one.
 //!
 //! [`find()`] says which of those that are there fits; [`fetch()`] gets one when none does; [`inspect()`] reads what one is;
-//! [`wanted`] says which version a program needs. Must not print: a fetch tells what it does through [`event`].
+//! [`wanted`] says which version a program needs; [`auto`] says which of several suits the hosts of a kind. Must not print: a fetch tells what it does through [`event`].
 
 mod archive;
+pub mod auto;
 mod cut;
 mod downloads;
 pub mod event;
@@ -45,4 +46,25 @@ pub struct Variant {
     pub root: Utf8PathBuf,
     /// What was read from its files.
     pub facts: VariantFacts,
+}
+
+impl Variant {
+    /// How it is called: its id, or its folder.
+    pub fn name(&self) -> &str {
+        self.id.as_ref().map_or(self.root.as_str(), VariantId::as_str)
+    }
+
+    /// The same for choosing among several.
+    pub fn candidate(&self) -> auto::Candidate {
+        let facts = &self.facts;
+        auto::Candidate {
+            name: self.name().to_owned(),
+            version: facts.version.clone(),
+            accelerator: facts.accelerator.clone(),
+            cpu_arch: facts.cpu_arch.clone(),
+            gpu_code: facts.gpu_code.iter().map(|(name, content)| (name.clone(), content.clone())).collect(),
+            glibc: facts.glibc.as_ref().and_then(|version| version.parse().ok()),
+            size: facts.size,
+        }
+    }
 }

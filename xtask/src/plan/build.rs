@@ -5,17 +5,19 @@ use std::collections::BTreeMap;
 use camino::Utf8Path;
 use sha2::{Digest as _, Sha256};
 use torchlift::preflight::digest::hex;
+use torchlift_schema::gpu::CudaArch;
 use torchlift_schema::{Accelerator, Finding};
 
 use super::check;
 use super::key::{BuildKey, KeyMaker};
 use super::rustflags::{self, Handover};
-use super::{Build, BuildLibtorch, BuildPlan, HostBuild, HostLibtorch, Inputs, PUBLISHED};
+use super::{Build, BuildLibtorch, BuildPlan, HostBuild, HostLibtorch, Inputs, KindChoice, PUBLISHED};
 use crate::cluster::{Host, Kind, Toolchain};
 use crate::env_vars::{
     CARGO_ENCODED_RUSTFLAGS, CUDA_COMPUTE_CAP, LIBTORCH_CXX11_ABI, LIBTORCH_PATHS, MISLEADING, TORCH_CUDA_ARCH_LIST,
 };
 use crate::libtorch::Variant;
+use crate::libtorch::auto::Machine;
 use crate::workspace::{Program, resolve};
 
 /// Libraries that register themselves when loaded, and that no symbol of a program asks for: the linker drops them
@@ -68,7 +70,7 @@ fn lay_out(inputs: &Inputs<'_>, program: Program) -> Option<BuildPlan> {
         let key = match by_kind.get(&host.kind) {
             Some(key) => key.clone(),
             None => {
-                let build = one_build(inputs, kind, variant, &program);
+                let build = one_build(inputs, host.kind, kind, variant, &program);
                 let key = build.key.clone();
                 match builds.iter_mut().find(|other| other.key == key) {
                     Some(other) => other.kinds.extend(build.kinds),
@@ -90,17 +92,34 @@ fn lay_out(inputs: &Inputs<'_>, program: Program) -> Option<BuildPlan> {
         profile: inputs.job.profile.clone(),
         builds,
         hosts,
+        chosen: chosen(inputs),
     })
 }
 
+/// What `auto` means for each kind.
+fn chosen(inputs: &Inputs<'_>) -> Vec<KindChoice> {
+    let choices = inputs.choices.iter().filter_map(|(index, choice)| {
+        let kind = inputs.cluster.kinds.get(*index)?;
+        let variant = inputs.variants.get(index)?.as_ref().ok()?;
+        Some(KindChoice {
+            kind: kind.name.clone(),
+            variant: variant.name().to_owned(),
+            reason: choice.reason.clone(),
+            refused: choice.refused.clone(),
+        })
+    });
+    choices.collect()
+}
+
 /// The cargo run of a kind; `hosts` is filled in by the caller.
-fn one_build(inputs: &Inputs<'_>, kind: &Kind, variant: Option<&Variant>, program: &Program) -> Build {
+fn one_build(inputs: &Inputs<'_>, index: usize, kind: &Kind, variant: Option<&Variant>, program: &Program) -> Build {
     let target = kind.target.clone().unwrap_or_else(|| inputs.rustc.host.clone());
     let toolchain = inputs.cluster.toolchains.get(&target);
     let mut features = kind.features.clone();
     features.sort();
     features.dedup();
-    let (mut env, env_unset) = environment(kind, variant, toolchain, &target);
+    let archs = archs(kind, inputs.machines.get(&index).map_or(&[], Vec::as_slice));
+    let (mut env, env_unset) = environment(kind, variant, toolchain, &target, &archs);
     let handover = rustflags::handover(&kind.rustflags, inputs.env, inputs.config, &target);
     if let Handover::Encoded(flags) = &handover {
         env.insert(CARGO_ENCODED_RUSTFLAGS.to_owned(), flags.clone());
@@ -170,6 +189,7 @@ fn environment(
     variant: Option<&Variant>,
     toolchain: Option<&Toolchain>,
     target: &str,
+    archs: &[CudaArch],
 ) -> (BTreeMap<String, String>, Vec<String>) {
     let mut env = BTreeMap::new();
     let mut set = |name: String, value: &str| {
@@ -191,21 +211,25 @@ fn environment(
         return (env, Vec::new());
     };
     set(LIBTORCH_CXX11_ABI.to_owned(), if variant.facts.is_cxx11_abi { "1" } else { "0" });
-    if matches!(variant.facts.accelerator, Accelerator::Cuda(_)) && !kind.gpus.is_empty() {
-        let mut gpus = kind.gpus.clone();
-        gpus.sort_by_key(|gpu| capability(gpu));
-        // Code for the oldest card runs on the newer ones too, the other way round it does not; the variable takes one.
-        set(CUDA_COMPUTE_CAP.to_owned(), &gpus[0].replace('.', ""));
-        set(TORCH_CUDA_ARCH_LIST.to_owned(), &gpus.join(";"));
+    // Code for the oldest card runs on the newer ones too, the other way round it does not; the first variable takes one.
+    if let (Accelerator::Cuda(_), Some(oldest)) = (&variant.facts.accelerator, archs.first()) {
+        set(CUDA_COMPUTE_CAP.to_owned(), &format!("{}{}", oldest.capability.number(), oldest.specificity));
+        let list: Vec<String> = archs.iter().map(|arch| arch.dotted()).collect();
+        set(TORCH_CUDA_ARCH_LIST.to_owned(), &list.join(";"));
     }
     env.extend(kind.build_env.clone());
     (env, MISLEADING.iter().map(|name| (*name).to_owned()).collect())
 }
 
-fn capability(gpu: &str) -> (u32, u32) {
-    let number = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0);
-    let (major, minor) = gpu.split_once('.').unwrap_or((gpu, "0"));
-    (number(major), number(minor))
+/// What code for the kind's cards is compiled for, the oldest first: as `gpus` says, else as the hosts' facts do.
+fn archs(kind: &Kind, machines: &[Machine]) -> Vec<CudaArch> {
+    let mut archs: Vec<CudaArch> = kind.gpus.iter().filter_map(|gpu| gpu.parse().ok()).collect();
+    if kind.gpus.is_empty() {
+        archs.extend(machines.iter().flat_map(Machine::capabilities).map(CudaArch::plain));
+    }
+    archs.sort_unstable();
+    archs.dedup();
+    archs
 }
 
 fn link_flags(variant: Option<&Variant>) -> Vec<String> {
@@ -278,6 +302,7 @@ fn place(
         root: variant.root.clone(),
         version: variant.facts.version.clone(),
         accelerator: variant.facts.accelerator.clone(),
+        archs: variant.facts.archs(),
     });
     let lib = variant.map(|variant| variant.root.join("lib").into_string());
     let folders: Vec<String> =

@@ -4,15 +4,22 @@
 
 use std::collections::BTreeSet;
 
+use torchlift::preflight::code;
 use torchlift_schema::{Finding, Place};
 
-use super::{BuildPlan, Inputs};
+use super::{BuildPlan, Inputs, fit};
 use crate::cluster::{Files, Host, Kind, LibtorchChoice, Reach};
 use crate::env_vars::LIBTORCH_BYPASS_VERSION_CHECK;
 use crate::workspace::{Program, offer};
 
 /// Findings of a plan that may be accepted: a build can be tried all the same, and is verified afterwards.
-pub const ACCEPTABLE: &[&str] = &["libtorch-not-chosen", "libtorch-other-version"];
+pub const ACCEPTABLE: &[&str] = &[
+    "libtorch-not-chosen",
+    "libtorch-other-version",
+    code::GPU_CODE_MISSING,
+    code::DRIVER_TOO_OLD,
+    code::GFX_OVERRIDE,
+];
 
 /// The profiles that cargo always has.
 const BUILT_IN: [&str; 4] = ["dev", "release", "test", "bench"];
@@ -117,6 +124,7 @@ pub(super) fn kinds(inputs: &Inputs<'_>, program: Option<&Program>, findings: &m
         not_there_yet(inputs, kind, findings);
         features(inputs, kind, program, findings);
         libtorch(inputs, index, kind, findings);
+        fit::kind(inputs, index, kind, findings);
     }
 }
 

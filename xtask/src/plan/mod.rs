@@ -6,6 +6,7 @@
 mod accept;
 mod build;
 mod check;
+mod fit;
 mod key;
 mod rustflags;
 #[cfg(test)]
@@ -25,6 +26,7 @@ pub use key::BuildKey;
 use crate::cargo::ConfigFacts;
 use crate::cluster::{Cluster, Host, Job};
 use crate::libtorch::Variant;
+use crate::libtorch::auto::{Chosen, Machine, Refused};
 use crate::toolchain::{Env, RustcFacts};
 use crate::workspace::{Program, WorkspaceFacts};
 
@@ -48,6 +50,10 @@ pub struct Inputs<'a> {
     pub config: &'a ConfigFacts,
     /// The libtorch of each kind that has one and is used, by its index; a finding where there is none to be had.
     pub variants: &'a BTreeMap<usize, Result<Variant, Finding>>,
+    /// Why the libtorch of a kind with `libtorch = "auto"` was chosen, by the kind's index.
+    pub choices: &'a BTreeMap<usize, Chosen>,
+    /// What the hosts have, by the index of their kind.
+    pub machines: &'a BTreeMap<usize, Vec<Machine>>,
     /// Names of local hosts whose `path` is not the workspace.
     pub foreign_paths: &'a BTreeSet<String>,
     /// The environment without what the outer cargo put there.
@@ -81,6 +87,23 @@ pub struct BuildPlan {
     pub builds: Vec<Build>,
     /// The hosts in file order.
     pub hosts: Vec<HostBuild>,
+    /// What `libtorch = "auto"` means, by the name of the kind, in file order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub chosen: Vec<KindChoice>,
+}
+
+/// The libtorch that was chosen for a kind.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct KindChoice {
+    /// The kind; empty for a file without kinds.
+    pub kind: String,
+    /// The variant's id, or its folder.
+    pub variant: String,
+    /// Why this one, as a fragment.
+    pub reason: String,
+    /// Those of the same version and CPU that do not fit, with what they lack.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<Refused>,
 }
 
 /// One cargo run.
@@ -156,6 +179,9 @@ pub struct HostLibtorch {
     pub version: String,
     /// What it computes on.
     pub accelerator: Accelerator,
+    /// GPU code that its kernels have, such as `sm_86`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub archs: Vec<String>,
 }
 
 impl BuildPlan {
@@ -180,7 +206,10 @@ impl HostBuild {
         let mut envelope = Envelope::new(&self.name, self.per_host(), artifact);
         envelope.kind = self.kind.clone();
         envelope.libtorch = self.libtorch.as_ref().map(|libtorch| {
-            LibtorchRecord::new(libtorch.variant.clone(), &libtorch.version, libtorch.accelerator.clone())
+            let mut record =
+                LibtorchRecord::new(libtorch.variant.clone(), &libtorch.version, libtorch.accelerator.clone());
+            record.archs = libtorch.archs.clone();
+            record
         });
         envelope
     }

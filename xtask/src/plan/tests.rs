@@ -4,11 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 
 use camino::Utf8Path;
+use torchlift::preflight::fatbin::{GpuContent, RegionGroup};
+use torchlift::preflight::fit::{Device, Isa};
 use torchlift_schema::{Accelerator, Finding};
 
 use super::{Inputs, Planned, plan};
 use crate::cargo::ConfigFacts;
 use crate::cluster::{self, Cluster, Host, LibtorchChoice, Source};
+use crate::libtorch::auto::{Chosen, Gpus, Machine, Refusal, Refused};
 use crate::libtorch::{Variant, VariantFacts};
 use crate::report::build::render_plan;
 use crate::toolchain::{Env, RustcFacts};
@@ -20,6 +23,7 @@ struct World {
     rustc: RustcFacts,
     config: ConfigFacts,
     variants: BTreeMap<usize, Result<Variant, Finding>>,
+    choices: BTreeMap<usize, Chosen>,
     foreign: BTreeSet<String>,
     env: Env,
     pin: Option<String>,
@@ -61,6 +65,7 @@ fn world(toml: &str) -> World {
         },
         config: ConfigFacts::default(),
         variants,
+        choices: BTreeMap::new(),
         foreign: BTreeSet::new(),
         env: Env::new(),
         pin: None,
@@ -80,8 +85,29 @@ fn variant(id: &str, accelerator: Accelerator) -> Variant {
             is_cxx11_abi: true,
             abi_digest: format!("digest of {id}"),
             libraries,
+            gpu_code: gpu.map(|name| (name.to_owned(), code_for(&["sm_61", "sm_90", "sm_120"]))).into_iter().collect(),
+            glibc: Some("2.28".to_owned()),
+            size: 1_000_000_000,
         },
     }
+}
+
+fn code_for(codes: &[&str]) -> GpuContent {
+    let codes = codes.iter().map(|code| code.parse().unwrap()).collect();
+    GpuContent { regions: vec![RegionGroup { codes, count: 397 }], ..GpuContent::default() }
+}
+
+/// Hosts of whose cards only `gpus` says something.
+fn machines(cluster: &Cluster) -> BTreeMap<usize, Vec<Machine>> {
+    let mut machines: BTreeMap<usize, Vec<Machine>> = BTreeMap::new();
+    for host in &cluster.hosts {
+        let gpus = cluster.kinds[host.kind].gpus.iter();
+        let devices: Vec<_> = gpus.map(|gpu| Device::stated(Isa::Cuda(gpu.parse().unwrap()))).collect();
+        let unknown = Machine::unknown(&host.name, false);
+        let machine = if devices.is_empty() { unknown } else { Machine { gpus: Gpus::Known(devices), ..unknown } };
+        machines.entry(host.kind).or_default().push(machine);
+    }
+    machines
 }
 
 impl World {
@@ -95,6 +121,8 @@ impl World {
             rustc: &self.rustc,
             config: &self.config,
             variants: &self.variants,
+            choices: &self.choices,
+            machines: &machines(&self.cluster),
             foreign_paths: &self.foreign,
             torch_pin: self.pin.as_deref(),
             invocation: "cargo xtask",
@@ -363,6 +391,33 @@ fn a_libtorch_that_does_not_fit_is_found_before_anything_is_built() {
         variant.facts.cpu_arch = "aarch64".to_owned();
     }
     assert_eq!(other.codes(), ["libtorch-other-version", "libtorch-other-cpu", "libtorch-other-version"]);
+}
+
+#[test]
+fn a_libtorch_without_code_for_a_card_of_a_host_is_an_error_before_anything_is_built() {
+    let other = world(&TWO_KINDS.replace("\"12.0\", \"6.1\"", "\"12.0\", \"8.6\""));
+    let findings = other.plan().findings;
+    let told: Vec<_> = findings.iter().map(|finding| (finding.code.as_str(), finding.place.host.as_deref())).collect();
+    assert_eq!(told, [("gpu-code-missing", Some("gpu-1")), ("gpu-code-missing", Some("gpu-2"))]);
+    let finding = &findings[0];
+    assert!(finding.is_error() && finding.message.contains("a GPU of capability 8.6"), "{}", finding.message);
+    assert_eq!((finding.place.line, finding.place.key.as_deref()), (Some(4), Some("kind.gpu.libtorch")));
+}
+
+#[test]
+fn what_auto_chose_stands_in_the_plan_with_its_reason() {
+    let mut other = world(TWO_KINDS);
+    let refused = Refused { variant: "precompiled/cu118".to_owned(), reasons: vec![Refusal::NoCode] };
+    let reason = "runs natively on capability 6.1 and capability 12.0".to_owned();
+    other.choices.insert(0, Chosen { index: 0, reason, refused: vec![refused] });
+    let text = render_plan(&other.plan().plan.unwrap());
+    assert!(
+        text.contains(
+            "\nlibtorch for kind gpu: precompiled/cu128\n  because   runs natively on capability 6.1 and capability 12.0\n  \
+             not       `precompiled/cu118`: no code for GPUs was found in it\n"
+        ),
+        "{text}"
+    );
 }
 
 #[test]

@@ -93,6 +93,14 @@ pub fn render_plan(plan: &BuildPlan) -> String {
         program.package,
         plan.profile
     );
+    for choice in &plan.chosen {
+        let kind = if choice.kind.is_empty() { String::new() } else { format!(" for kind {}", choice.kind) };
+        let _ = writeln!(text, "\nlibtorch{kind}: {}", choice.variant);
+        let _ = writeln!(text, "  because   {}", choice.reason);
+        for refused in &choice.refused {
+            let _ = writeln!(text, "  not       {refused}");
+        }
+    }
     for build in &plan.builds {
         let _ = writeln!(text, "\nbuild {} for {} ({})", build.key, build.concerns(), build.hosts.join(", "));
         let _ = writeln!(text, "  target    {}", build.target);

@@ -19,7 +19,7 @@ struct Cached {
     facts: VariantFacts,
 }
 
-const REVISION: u32 = 1;
+const REVISION: u32 = 2;
 
 /// The facts of `root`, if they were read from files with this fingerprint.
 pub(super) fn load(folder: &Utf8Path, root: &Utf8Path, fingerprint: &str) -> Option<VariantFacts> {

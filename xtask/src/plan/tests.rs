@@ -401,7 +401,7 @@ fn a_libtorch_without_code_for_a_card_of_a_host_is_an_error_before_anything_is_b
     assert_eq!(told, [("gpu-code-missing", Some("gpu-1")), ("gpu-code-missing", Some("gpu-2"))]);
     let finding = &findings[0];
     assert!(finding.is_error() && finding.message.contains("a GPU of capability 8.6"), "{}", finding.message);
-    assert_eq!((finding.place.line, finding.place.key.as_deref()), (Some(4), Some("kind.gpu.libtorch")));
+    assert_eq!((finding.place.line, finding.place.key.as_deref()), (Some(5), Some("kind.gpu.libtorch")));
 }
 
 #[test]

@@ -11,8 +11,11 @@ use torchlift_schema::gpu::{GfxProcessor, GfxTarget, Switch};
 
 use crate::env_vars::HSA_OVERRIDE_GFX_VERSION;
 
-/// Which processors a generic one stands for, by major version and the minor of its name.
-const GENERIC: &[((u8, Option<u8>), &[&str])] = &[
+/// A generic processor: major version, and the minor of its name where it has one.
+type Generic = (u8, Option<u8>);
+
+/// Which processors a generic one stands for.
+const GENERIC: &[(Generic, &[&str])] = &[
     ((9, None), &["gfx900", "gfx902", "gfx904", "gfx906", "gfx909", "gfx90c"]),
     ((9, Some(4)), &["gfx940", "gfx941", "gfx942", "gfx950"]),
     ((10, Some(1)), &["gfx1010", "gfx1011", "gfx1012", "gfx1013"]),

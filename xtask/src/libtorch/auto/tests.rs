@@ -83,8 +83,10 @@ fn shown(machines: &[Machine], candidates: &[Candidate]) -> String {
         }
         Err(none) => {
             let _ = writeln!(text, "  none");
-            none.machines.iter().for_each(|line| drop(writeln!(text, "  {line}")));
-            none.refused.iter().for_each(|refused| drop(writeln!(text, "  {refused}")));
+            let refused = none.refused.iter().map(ToString::to_string);
+            for line in none.machines.into_iter().chain(refused) {
+                let _ = writeln!(text, "  {line}");
+            }
         }
     }
     text

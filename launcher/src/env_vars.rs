@@ -9,6 +9,9 @@ pub const TORCHLIFT_HOME: &str = "TORCHLIFT_HOME";
 pub const TORCHLIFT_CACHE: &str = "TORCHLIFT_CACHE";
 /// Where the official libtorch archives lie, for a mirror; default `https://download.pytorch.org/libtorch`.
 pub const TORCHLIFT_LIBTORCH_URL: &str = "TORCHLIFT_LIBTORCH_URL";
+/// Which pointer of a libtorch store counts: `x` selects `.active.x` in place of `.active`. Named as other tools that keep
+/// such stores name it.
+pub const FDL_LIBTORCH_CASE: &str = "FDL_LIBTORCH_CASE";
 /// Set for every rank: the run's folder, the same over attempts.
 pub const TORCHLIFT_RUN_DIR: &str = "TORCHLIFT_RUN_DIR";
 /// Set for every rank: the run's id. Also the marker by which a run's processes are known in /proc.

@@ -9,3 +9,5 @@ mod fetch;
 mod inspect;
 #[path = "real/sources.rs"]
 mod sources;
+#[path = "real/store.rs"]
+mod store;

@@ -56,7 +56,8 @@ fn open_file(pid: u32, inode: u64) -> Option<String> {
         .map(|path| path.display().to_string())
 }
 
-fn describe(pid: u32) -> String {
+/// A process for people: `process 123 (`cargo build`)`.
+pub(crate) fn describe(pid: u32) -> String {
     let command = fs_err::read(Path::new("/proc").join(pid.to_string()).join("cmdline")).unwrap_or_default();
     let words: Vec<_> = command
         .split(|byte| *byte == 0)

@@ -11,6 +11,7 @@ mod signals;
 mod watchdog;
 
 pub use config::ConfigFacts;
+pub(crate) use locks::describe as describe_process;
 pub use message::{CargoEvent, Watcher};
 pub use run::{CargoError, CargoRun, run};
 pub use signals::Signals;

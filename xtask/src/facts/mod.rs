@@ -20,7 +20,7 @@ use crate::cluster::{self, Accept, Cluster, Host, Job, LibtorchChoice, Reach};
 use crate::commands::Context;
 use crate::error::CommandError;
 use crate::libtorch::auto::Chosen;
-use crate::libtorch::{Places, Stores, Variant, Wanted, find, wanted};
+use crate::libtorch::{Hold, Places, Stores, Variant, Wanted, find, wanted};
 use crate::plan::{self, ACCEPTABLE, BuildPlan, Inputs, accept};
 use crate::toolchain::{self, Env, RustcFacts};
 use crate::workspace::{SourceId, WorkspaceFacts, source_id};
@@ -73,6 +73,8 @@ pub struct Facts {
     pub source: Option<SourceId>,
     /// Folders of this user; none where the environment names none.
     pub places: Option<Places>,
+    /// Keeps the libtorches of the plan where they are for as long as this lives.
+    pub holds: Vec<Hold>,
 }
 
 impl Facts {
@@ -103,13 +105,13 @@ impl Facts {
             let rest = Rest::gather(choice, context, &env, &cargo, &workspace, &rustc, wanted);
             (rest, source.map(join))
         });
-        let Rest { cluster, job, hosts, plan, warnings, accept, places } = rest?;
+        let Rest { cluster, job, hosts, plan, warnings, accept, places, holds } = rest?;
         let source = source.transpose().map_err(|error: io::Error| {
             CommandError::new(exit_code::BUILD, "a source file cannot be read")
                 .because(error)
                 .hint("mend or remove what it names")
         })?;
-        Ok(Self { env, workspace, cluster, job, hosts, plan, warnings, accept, source, places })
+        Ok(Self { env, workspace, cluster, job, hosts, plan, warnings, accept, source, places, holds })
     }
 
     /// Each chosen host's path by its name.
@@ -143,6 +145,7 @@ struct Rest {
     warnings: Vec<Finding>,
     accept: Vec<Accept>,
     places: Option<Places>,
+    holds: Vec<Hold>,
 }
 
 impl Rest {
@@ -225,7 +228,8 @@ impl Rest {
         let is_stopped = findings.iter().any(Finding::is_error);
         let Some(plan) = planned.plan.filter(|_| !is_stopped) else { return Err(stopped(&file, findings)) };
         let (job, hosts) = (job.clone(), chosen.into_iter().cloned().collect());
-        Ok(Self { job, hosts, cluster, plan, warnings: findings, accept: accepted, places: places.ok() })
+        let holds = variants.holds;
+        Ok(Self { job, hosts, cluster, plan, warnings: findings, accept: accepted, places: places.ok(), holds })
     }
 }
 
@@ -268,6 +272,8 @@ struct Variants {
     choices: BTreeMap<usize, Chosen>,
     /// Libtorches that were passed over on the way to one.
     notes: Vec<Finding>,
+    /// Each variant that was found, held.
+    holds: Vec<Hold>,
 }
 
 /// The stores of a workspace; none where the environment names no folder for them.

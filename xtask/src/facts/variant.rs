@@ -7,8 +7,9 @@ use torchlift_schema::{Finding, Place, VariantId};
 
 use super::{Variants, kind_place, stores};
 use crate::cluster::{Cluster, LibtorchChoice};
+use crate::libtorch::arch::{self, ArchFile};
 use crate::libtorch::auto::{self, Candidate, Chosen, Machine, Wish, choose};
-use crate::libtorch::{Extent, InspectError, Outcome, Places, Search, Stores, Variant, Wanted, find, inspect};
+use crate::libtorch::{Extent, Hold, InspectError, Outcome, Places, Search, Stores, Variant, Wanted, find, inspect};
 use crate::toolchain::{Env, RustcFacts};
 use crate::workspace::{WorkspaceFacts, offer};
 
@@ -60,9 +61,27 @@ pub(super) fn resolve(question: &Question<'_>) -> Variants {
             }
         };
         let found = found.map_err(|unusable| unusable.into_finding(place()));
+        let found = found.and_then(|variant| match Hold::shared(&variant.root) {
+            Ok(hold) => {
+                variants.notes.extend(said_otherwise(&variant));
+                variants.holds.push(hold);
+                Ok(variant)
+            }
+            Err(error) => {
+                let remedy = format!("get it again: `{} libtorch fetch`", question.invocation);
+                Err(Finding::error("libtorch-unusable", place(), error.to_string()).remedy(remedy))
+            }
+        });
         variants.by_kind.insert(kind, found);
     }
     variants
+}
+
+/// What a variant's own `.arch` says and its libraries do not.
+fn said_otherwise(variant: &Variant) -> Vec<Finding> {
+    let Ok(Some(said)) = ArchFile::read(&variant.root) else { return Vec::new() };
+    let codes = arch::gpu_codes(&variant.root, &variant.facts);
+    said.disagreements(&variant.root, variant.id.as_ref(), &variant.facts, codes.as_ref())
 }
 
 /// Why a kind has no libtorch.
@@ -92,7 +111,8 @@ struct Auto {
     told: Vec<String>,
 }
 
-/// `libtorch = "auto"`: the one that `LIBTORCH` names if it does, else the best of the stores, else a Python's.
+/// `libtorch = "auto"`: the one that `LIBTORCH` or a store's pointer names if it does, else the best of the stores, else
+/// a Python's.
 fn auto(question: &Question<'_>, cpu_arch: &str, machines: &[Machine], stores: &Stores) -> Auto {
     let Some(places) = question.places else {
         let message = "no folder for libtorch variants is known: neither `TORCHLIFT_HOME` nor `HOME` is set";
@@ -115,6 +135,18 @@ fn auto(question: &Question<'_>, cpu_arch: &str, machines: &[Machine], stores: &
     };
     if let Some((variant, chosen)) = one(find::of_variable(&search), &mut told) {
         return Auto { variant: Ok(variant), chosen: Some(chosen), told };
+    }
+    match find::of_pointer(&search) {
+        Ok(outcome) => {
+            if let Some((variant, chosen)) = one(outcome, &mut told) {
+                return Auto { variant: Ok(variant), chosen: Some(chosen), told };
+            }
+        }
+        Err(error) => {
+            let remedy = error.hint(question.invocation);
+            let unusable = Unusable { code: "libtorch-not-found", message: error.to_string(), remedy };
+            return Auto { variant: Err(unusable), chosen: None, told };
+        }
     }
     let (mut stored, skipped) = find::stored(&search);
     let candidates: Vec<Candidate> = stored.iter().map(Variant::candidate).collect();

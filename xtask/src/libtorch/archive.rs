@@ -3,117 +3,33 @@
 //! Owns what may leave such an archive: no entry that would be written outside the folder given, no link that points
 //! out of it, no byte that differs from the digest the archive states. Must not know what the entries mean.
 
-use std::collections::BTreeMap;
-use std::io::{self, BufReader, BufWriter, Read as _, Write as _};
+mod central;
+mod error;
+mod name;
+mod tar;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufReader, BufWriter, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Component;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use sha2::{Digest as _, Sha256};
 use torchlift::preflight::digest::hex;
 use zip::ZipArchive;
 
+pub(super) use error::{ArchiveError, is_full_disk};
+pub(super) use name::{MAX_BYTES, MAX_ENTRIES, SLACK};
+use name::{MAX_LINK, MAX_LIST, is_inside, stays_inside};
+pub(super) use tar::{Packing, unpack as unpack_tar};
+
 /// Symbolic link, in the type bits of a Unix mode.
 const MODE_LINK: u32 = 0o120_000;
 /// The type bits of a Unix mode.
 const MODE_TYPE: u32 = 0o170_000;
+/// Regular file, folder.
+const MODE_PLAIN: [u32; 3] = [0o100_000, 0o040_000, 0];
 /// Read and written at once; large enough that a file of 0.5 GB is not a million calls.
 const CHUNK: usize = 256 * 1024;
-
-/// Why an archive is refused.
-#[derive(Debug, thiserror::Error)]
-pub enum ArchiveError {
-    /// It is damaged, or no zip archive: what a broken download looks like.
-    #[error("`{archive}` is no whole zip archive")]
-    Damaged {
-        /// The archive.
-        archive: Utf8PathBuf,
-        /// Why.
-        #[source]
-        source: zip::result::ZipError,
-    },
-    /// An entry would be written outside the folder.
-    #[error("`{archive}` holds `{entry}`, which would leave the folder it is unpacked into")]
-    Escapes {
-        /// The archive.
-        archive: Utf8PathBuf,
-        /// The entry's name as it stands there.
-        entry: String,
-    },
-    /// An entry is there twice, so that two readers could see two contents.
-    #[error("`{archive}` holds `{entry}` twice")]
-    Twice {
-        /// The archive.
-        archive: Utf8PathBuf,
-        /// The entry's name.
-        entry: String,
-    },
-    /// An entry that is needed is not there.
-    #[error("`{archive}` holds no `{entry}`")]
-    Absent {
-        /// The archive.
-        archive: Utf8PathBuf,
-        /// The entry's name.
-        entry: String,
-    },
-    /// The archive's own list of digests does not name an entry.
-    #[error("`{entry}` of `{archive}` has no digest in the archive's `RECORD`")]
-    Unrecorded {
-        /// The archive.
-        archive: Utf8PathBuf,
-        /// The entry's name.
-        entry: String,
-    },
-    /// The bytes are not those that the list of digests names.
-    #[error("`{entry}` of `{archive}` has sha256 {found}, and the archive's `RECORD` says {expected}")]
-    Digest {
-        /// The archive.
-        archive: Utf8PathBuf,
-        /// The entry's name.
-        entry: String,
-        /// What `RECORD` says, lower-case hex.
-        expected: String,
-        /// What was read, lower-case hex.
-        found: String,
-    },
-    /// An entry could not be decompressed, or fails its check sum.
-    #[error("`{entry}` of `{archive}` cannot be unpacked")]
-    Entry {
-        /// The archive.
-        archive: Utf8PathBuf,
-        /// The entry's name.
-        entry: String,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// A file could not be read or written on this machine's side.
-    #[error("`{file}` could not be read or written")]
-    File {
-        /// The file.
-        file: Utf8PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-}
-
-impl ArchiveError {
-    /// Whether the disk is full, or a quota is.
-    pub fn is_full_disk(&self) -> bool {
-        matches!(self, Self::File { source, .. } if is_full_disk(source))
-    }
-
-    /// Whether a new copy of the archive may help.
-    pub fn is_damage(&self) -> bool {
-        matches!(self, Self::Damaged { .. } | Self::Digest { .. } | Self::Entry { .. } | Self::Absent { .. })
-    }
-}
-
-/// Whether an error means that the disk is full, or a quota is.
-pub(super) fn is_full_disk(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
 
 /// An open archive whose entry names were all looked at.
 pub(super) struct Archive {
@@ -128,19 +44,17 @@ impl Archive {
     pub(super) fn open(path: &Utf8Path) -> Result<Self, ArchiveError> {
         let file = |source| ArchiveError::File { file: path.to_owned(), source };
         let damaged = |source| ArchiveError::Damaged { archive: path.to_owned(), source };
+        regular(path)?;
         let reader = BufReader::with_capacity(CHUNK, fs_err::File::open(path).map_err(file)?);
         let mut zip = ZipArchive::new(reader).map_err(damaged)?;
-        let mut sizes = BTreeMap::new();
-        for index in 0..zip.len() {
-            let entry = zip.by_index_raw(index).map_err(damaged)?;
-            let name = entry.name().to_owned();
-            if !is_inside(&name) {
-                return Err(ArchiveError::Escapes { archive: path.to_owned(), entry: name });
-            }
-            if let Some(_earlier) = sizes.insert(name.clone(), entry.size()) {
-                return Err(ArchiveError::Twice { archive: path.to_owned(), entry: name });
-            }
+        let names = central::names(path, zip.central_directory_start()).map_err(file)?;
+        if names.len() > MAX_ENTRIES || zip.len() > MAX_ENTRIES {
+            return Err(ArchiveError::TooMany { archive: path.to_owned(), limit: MAX_ENTRIES });
         }
+        if let Some(entry) = central::repeated(&names) {
+            return Err(ArchiveError::Twice { archive: path.to_owned(), entry });
+        }
+        let sizes = sizes(path, &mut zip)?;
         Ok(Self { path: path.to_owned(), zip, sizes, digests: None })
     }
 
@@ -169,7 +83,10 @@ impl Archive {
         let index = self.index(name)?;
         let mut entry = self.zip.by_index(index).map_err(|source| damaged(&self.path, source))?;
         let mut content = Vec::new();
-        entry.read_to_end(&mut content).map_err(|source| ArchiveError::Entry {
+        if entry.size() > MAX_LIST {
+            return Err(ArchiveError::TooLarge { archive: self.path.clone(), limit: MAX_LIST });
+        }
+        (&mut entry).take(MAX_LIST).read_to_end(&mut content).map_err(|source| ArchiveError::Entry {
             archive: self.path.clone(),
             entry: name.to_owned(),
             source,
@@ -200,7 +117,7 @@ impl Archive {
         let mut written = 0;
         if mode & MODE_TYPE == MODE_LINK {
             let mut target = String::new();
-            entry.read_to_string(&mut target).map_err(in_entry)?;
+            (&mut entry).take(MAX_LINK).read_to_string(&mut target).map_err(in_entry)?;
             if !stays_inside(root, to, &target) {
                 return Err(ArchiveError::Escapes { archive: archive.clone(), entry: format!("{name} -> {target}") });
             }
@@ -211,6 +128,7 @@ impl Archive {
             let file = fs_err::OpenOptions::new().write(true).create_new(true).open(to).map_err(in_file)?;
             let mut file = BufWriter::with_capacity(CHUNK, file);
             let mut chunk = vec![0; CHUNK];
+            let stated = entry.size();
             loop {
                 let count = entry.read(&mut chunk).map_err(in_entry)?;
                 if count == 0 {
@@ -219,6 +137,9 @@ impl Archive {
                 digest.update(&chunk[..count]);
                 file.write_all(&chunk[..count]).map_err(in_file)?;
                 written += count as u64;
+                if written > stated {
+                    return Err(ArchiveError::Grows { archive: archive.clone(), entry: name.to_owned(), stated });
+                }
                 on_bytes(count as u64);
             }
             let file = file.into_inner().map_err(|error| in_file(error.into_error()))?;
@@ -256,33 +177,73 @@ fn damaged(archive: &Utf8Path, source: zip::result::ZipError) -> ArchiveError {
     ArchiveError::Damaged { archive: archive.to_owned(), source }
 }
 
-/// Whether a name, taken below a folder, stays below it on every file system: relative, `/` only, no `..`, no NUL.
-fn is_inside(name: &str) -> bool {
-    !name.is_empty()
-        && !name.contains(['\\', '\0'])
-        && Utf8Path::new(name).as_std_path().components().all(|part| matches!(part, Component::Normal(_)))
+/// The names of an archive, all of them looked at, with the sizes that it states.
+fn sizes(
+    path: &Utf8Path,
+    zip: &mut ZipArchive<BufReader<fs_err::File>>,
+) -> Result<BTreeMap<String, u64>, ArchiveError> {
+    let archive = || path.to_owned();
+    let mut sizes = BTreeMap::new();
+    let mut links = BTreeSet::new();
+    // As the file system sees them: `a/b`, `a//b` and the folder `a/b/` are one place.
+    let mut places = BTreeSet::new();
+    let mut sum: u64 = 0;
+    for index in 0..zip.len() {
+        let entry = zip.by_index_raw(index).map_err(|source| damaged(path, source))?;
+        let name = entry.name().to_owned();
+        if !is_inside(&name) {
+            return Err(ArchiveError::Escapes { archive: archive(), entry: name });
+        }
+        let kind = entry.unix_mode().unwrap_or_default() & MODE_TYPE;
+        let place = Utf8Path::new(&name).components().collect::<Utf8PathBuf>().into_string();
+        if kind == MODE_LINK {
+            links.insert(place.clone());
+        } else if !MODE_PLAIN.contains(&kind) {
+            return Err(ArchiveError::Special {
+                archive: archive(),
+                entry: name,
+                what: "a device, a pipe or a socket",
+            });
+        }
+        if !places.insert(place) {
+            return Err(ArchiveError::Twice { archive: archive(), entry: name });
+        }
+        sum = sum.saturating_add(entry.size());
+        sizes.insert(name, entry.size());
+    }
+    if sum > MAX_BYTES {
+        return Err(ArchiveError::TooLarge { archive: archive(), limit: MAX_BYTES });
+    }
+    match through_link(sizes.keys(), &links) {
+        Some((entry, link)) => Err(ArchiveError::ThroughLink { archive: archive(), entry, link }),
+        None => Ok(sizes),
+    }
 }
 
-/// Whether a link at `from` with this text leads to a place below `root`, by its text alone.
-fn stays_inside(root: &Utf8Path, from: &Utf8Path, target: &str) -> bool {
-    if target.is_empty() || target.contains('\0') || target.starts_with('/') {
-        return false;
+/// A pipe would wait for its writer, so that the kind is asked before a file is opened.
+pub(super) fn regular(path: &Utf8Path) -> Result<std::fs::Metadata, ArchiveError> {
+    let metadata = fs_err::metadata(path).map_err(|source| ArchiveError::File { file: path.to_owned(), source })?;
+    if metadata.is_file() {
+        return Ok(metadata);
     }
-    let Some(below) = from.parent().and_then(|folder| folder.strip_prefix(root).ok()) else { return false };
-    let mut depth = below.components().count();
-    for part in Utf8Path::new(target).as_std_path().components() {
-        match part {
-            Component::ParentDir if depth == 0 => return false,
-            Component::ParentDir => depth -= 1,
-            Component::Normal(_) => depth += 1,
-            _ => {}
-        }
+    let what = crate::file::in_words(metadata.file_type());
+    Err(ArchiveError::NotAFile { archive: path.to_owned(), what })
+}
+
+/// The first name that lies below a link, and the link.
+fn through_link<'a>(names: impl Iterator<Item = &'a String>, links: &BTreeSet<String>) -> Option<(String, String)> {
+    if links.is_empty() {
+        return None;
     }
-    true
+    names.into_iter().find_map(|name| {
+        let above = Utf8Path::new(name).ancestors().skip(1).find(|above| links.contains(above.as_str()))?;
+        Some((name.clone(), above.to_string()))
+    })
 }
 
 /// The SHA-256 of a file, lower-case hex.
 pub(super) fn file_digest(path: &Utf8Path) -> Result<String, ArchiveError> {
+    regular(path)?;
     let in_file = |source| ArchiveError::File { file: path.to_owned(), source };
     let mut file = fs_err::File::open(path).map_err(in_file)?;
     let mut digest = Sha256::new();
@@ -293,32 +254,5 @@ pub(super) fn file_digest(path: &Utf8Path) -> Result<String, ArchiveError> {
             return Ok(hex(&digest.finalize()));
         }
         digest.update(&chunk[..count]);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_that_leave_the_folder_are_known_by_their_text() {
-        for name in ["torch/lib/libc10.so", "a b/ü.h", "torch/include/"] {
-            assert!(is_inside(name), "{name}");
-        }
-        for name in ["../x", "torch/../../x", "/etc/passwd", "a\\..\\b", "a\0b", "", "."] {
-            assert!(!is_inside(name), "{name:?}");
-        }
-    }
-
-    #[test]
-    fn a_link_may_point_beside_itself_and_never_out() {
-        let root = Utf8Path::new("/store/x");
-        let from = Utf8Path::new("/store/x/lib/libgomp.so");
-        for target in ["libgomp.so.1", "../include/a", "./b"] {
-            assert!(stays_inside(root, from, target), "{target}");
-        }
-        for target in ["/etc/passwd", "../../etc", "a/../../../b", ""] {
-            assert!(!stays_inside(root, from, target), "{target}");
-        }
     }
 }

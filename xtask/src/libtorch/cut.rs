@@ -104,11 +104,7 @@ impl Cut<'_> {
         let is_cut = self.is_cut();
         let mut queue: VecDeque<String> = match self.extent {
             Extent::Cpu => ["libtorch_cpu.so", "libc10.so"].map(str::to_owned).into(),
-            Extent::Whole => own
-                .keys()
-                .filter(|name| !PYTHON_ONLY.contains(&name.as_str()) && !name.starts_with("libtorch_global_deps"))
-                .cloned()
-                .collect(),
+            Extent::Whole => own.keys().filter(|name| !is_python_only(name)).cloned().collect(),
         };
         if self.extent == Extent::Cpu && !is_cut {
             queue.push_back("libtorch.so".to_owned());
@@ -122,7 +118,7 @@ impl Cut<'_> {
             };
             let to = root.join("lib").join(&name);
             self.wheel.archive.extract(entry, root, &to, on_bytes)?;
-            for needed in needs(&to)? {
+            for needed in needs_of(&to)? {
                 if seen.insert(needed.clone()) {
                     queue.push_back(needed);
                 }
@@ -159,7 +155,7 @@ impl Cut<'_> {
         self.is_tree(name)
             || (is_library(name)
                 && match self.extent {
-                    Extent::Whole => !PYTHON_ONLY.contains(&file_name(name)),
+                    Extent::Whole => !is_python_only(file_name(name)),
                     Extent::Cpu => {
                         let file = file_name(name);
                         name.starts_with("torch.libs/")
@@ -178,6 +174,11 @@ impl Cut<'_> {
 }
 
 impl Missing {
+    /// Nothing is missed: further wheels are taken whole.
+    pub(super) fn nothing() -> Self {
+        Self { requirements: Vec::new(), libraries: BTreeSet::new() }
+    }
+
     /// Takes the wanted libraries out of one of the other wheels; those that are in none remain in `libraries`.
     pub(super) fn take_from(
         &mut self,
@@ -192,18 +193,23 @@ impl Missing {
             .map(|(name, _)| name)
             .filter(|name| {
                 let file = file_name(name);
-                file.starts_with("lib") && (extent == Extent::Whole && is_shared(file) || self.libraries.contains(file))
+                // Some load plugins by names that begin otherwise; a folder of stubs is for linkers.
+                let is_of_lib = name.split('/').rev().nth(1) == Some("lib") && is_shared(file);
+                (extent == Extent::Whole && is_of_lib) || self.libraries.contains(file)
             })
             .map(str::to_owned)
             .collect();
         for name in found {
             let file = file_name(&name).to_owned();
             let to = root.join("lib").join(&file);
-            wheel.archive.extract(&name, root, &to, on_bytes)?;
+            // Of two wheels that have a library of one name, the first of the list has it: theirs is the same.
+            if !to.exists() {
+                wheel.archive.extract(&name, root, &to, on_bytes)?;
+            }
             self.libraries.remove(&file);
             if extent == Extent::Cpu {
                 // A library of another wheel may need one of a third.
-                let further = needs(&to)?.into_iter().filter(|name| provider(name).is_some());
+                let further = needs_of(&to)?.into_iter().filter(|name| provider(name).is_some());
                 self.libraries.extend(further.filter(|name| !root.join("lib").join(name).exists()));
             }
         }
@@ -222,17 +228,23 @@ pub(super) fn unpack_official(
     root: &Utf8Path,
     listen: Listener<'_>,
 ) -> Result<(), ArchiveError> {
-    let files: Vec<(String, u64)> = archive
-        .files()
-        .filter(|(name, _)| name.starts_with("libtorch/"))
-        .map(|(name, size)| (name.to_owned(), size))
-        .collect();
+    unpack_below(archive, "libtorch/", root, listen)
+}
+
+/// Unpacks an archive whole, under the names that it has.
+pub(super) fn unpack_all(archive: &mut Archive, root: &Utf8Path, listen: Listener<'_>) -> Result<(), ArchiveError> {
+    unpack_below(archive, "", root, listen)
+}
+
+fn unpack_below(archive: &mut Archive, top: &str, root: &Utf8Path, listen: Listener<'_>) -> Result<(), ArchiveError> {
+    let files: Vec<(String, u64)> =
+        archive.files().filter(|(name, _)| name.starts_with(top)).map(|(name, size)| (name.to_owned(), size)).collect();
     let what = format!("unpacking {}", archive.path().file_name().unwrap_or_default());
     listen(FetchEvent::Begin { what, total: Some(files.iter().map(|(_, size)| size).sum()) });
     let mut done = 0;
     let mut result = Ok(());
     for (name, _) in &files {
-        let to = root.join(name.trim_start_matches("libtorch/"));
+        let to = root.join(name.strip_prefix(top).unwrap_or(name));
         let extracted = archive.extract(name, root, &to, &mut |count| {
             done += count;
             listen(FetchEvent::Done(done));
@@ -265,12 +277,35 @@ fn licences(wheel: &mut Wheel, root: &Utf8Path) -> Result<(), ArchiveError> {
     Ok(())
 }
 
-fn needs(library: &Utf8Path) -> Result<Vec<String>, ArchiveError> {
+fn needs_of(library: &Utf8Path) -> Result<Vec<String>, ArchiveError> {
     let damaged = |error| ArchiveError::File { file: library.to_owned(), source: std::io::Error::other(error) };
     Ok(elf::read(library.as_std_path()).map_err(damaged)?.needed)
 }
 
-fn provider(library: &str) -> Option<&'static str> {
+/// The libraries that a library needs by name; none of what is no library.
+pub(super) fn needs(library: &Utf8Path) -> Vec<String> {
+    elf::read(library.as_std_path()).map(|facts| facts.needed).unwrap_or_default()
+}
+
+/// NVIDIA's libraries that the variant's own need and that it does not have; the driver's come with the driver.
+pub(super) fn lacking(root: &Utf8Path) -> BTreeSet<String> {
+    let folder = root.join("lib");
+    let files: Vec<Utf8PathBuf> =
+        folder.read_dir_utf8().into_iter().flatten().flatten().map(camino::Utf8DirEntry::into_path).collect();
+    let libraries = files.iter().filter(|path| is_shared(path.as_str()) && path.is_file());
+    libraries
+        .flat_map(|path| needs(path))
+        .filter(|name| provider(name).is_some() && !folder.join(name).exists())
+        .collect()
+}
+
+/// Whether only a Python can use a library of a torch package.
+pub(super) fn is_python_only(file: &str) -> bool {
+    PYTHON_ONLY.contains(&file) || file.starts_with("libtorch_global_deps")
+}
+
+/// The package that a library of NVIDIA comes in; libraries of one package load each other by name.
+pub(super) fn provider(library: &str) -> Option<&'static str> {
     NVIDIA.iter().find(|(prefix, _)| library.starts_with(prefix)).map(|(_, package)| *package)
 }
 
@@ -301,7 +336,8 @@ fn is_library(name: &str) -> bool {
     ["torch/lib", "torch.libs"].contains(&folder) && is_shared(file_name(name))
 }
 
-fn is_shared(file: &str) -> bool {
+/// Whether a file's name is that of a shared library.
+pub(super) fn is_shared(file: &str) -> bool {
     file.ends_with(".so") || file.contains(".so.")
 }
 

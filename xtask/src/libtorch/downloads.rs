@@ -22,6 +22,8 @@ pub(super) struct Download {
     pub is_kept: bool,
 }
 
+/// Bytes of a digest with its file's name.
+const DIGEST_LIMIT: u64 = 4096;
 /// Begins the name of what is not whole yet.
 const PARTIAL: &str = ".partial-";
 
@@ -60,20 +62,27 @@ impl Downloads {
         cpu_arch: &str,
         listen: Listener<'_>,
     ) -> Result<Option<Download>, ArchiveError> {
-        let Ok(entries) = self.folder.read_dir_utf8() else { return Ok(None) };
-        let mut files: Vec<Utf8PathBuf> = entries.flatten().map(camino::Utf8DirEntry::into_path).collect();
-        files.sort();
-        for path in files {
-            let is_it = path.file_name().and_then(FileName::parse).is_some_and(|file| {
-                file.name == name
-                    && super::inspect::public_version(&file.version) == super::inspect::public_version(version)
-                    && file.is_for(cpu_arch)
-            });
-            if is_it && let Some(download) = self.kept(&path, listen)? {
+        for path in self.wheels(name, version, cpu_arch) {
+            if let Some(download) = self.kept(&path, listen)? {
                 return Ok(Some(download));
             }
         }
         Ok(None)
+    }
+
+    /// The wheels of this package, version (with any local part) and CPU architecture that lie here, by their names.
+    pub(super) fn wheels(&self, name: &str, version: &str, cpu_arch: &str) -> Vec<Utf8PathBuf> {
+        let is_it = |path: &Utf8PathBuf| {
+            path.file_name().and_then(FileName::parse).is_some_and(|file| {
+                file.name == name
+                    && super::inspect::public_version(&file.version) == super::inspect::public_version(version)
+                    && file.is_for(cpu_arch)
+            })
+        };
+        let entries = self.folder.read_dir_utf8().into_iter().flatten().flatten();
+        let mut files: Vec<Utf8PathBuf> = entries.map(camino::Utf8DirEntry::into_path).filter(is_it).collect();
+        files.sort();
+        files
     }
 
     /// A file that is kept here, held against its digest; a damaged one is taken away and said.
@@ -84,15 +93,16 @@ impl Downloads {
         }
         let sha256 = digest_told(path, meta.len(), listen)?;
         let beside = beside(path);
-        match crate::file::read_to_string(&beside) {
-            Ok(text) if text.split_whitespace().next() != Some(sha256.as_str()) => {
+        match super::small::read(&beside, DIGEST_LIMIT).map(|text| text.unwrap_or_default()) {
+            // Put there by hand, or the power went between two renames: its own lists decide.
+            Ok(text) if text.is_empty() => write_beside(path, &sha256)?,
+            Ok(text) if String::from_utf8_lossy(&text).split_whitespace().next() != Some(sha256.as_str()) => {
                 listen(FetchEvent::Note(format!("`{path}` is not what was downloaded, so it is fetched again")));
                 self.forget(path)?;
                 return Ok(None);
             }
             Ok(_) => {}
-            // Put there by hand, or the power went between two renames: its own lists decide.
-            Err(_) => write_beside(path, &sha256)?,
+            Err(source) => return Err(ArchiveError::File { file: beside, source }),
         }
         Ok(Some(Download { path: path.to_owned(), size: meta.len(), sha256, is_kept: true }))
     }

@@ -1,33 +1,28 @@
 //! Getting a libtorch into the user's store: the official archive for a CPU, else the torch wheel.
 //!
-//! Owns the order of the steps: lock, ways, unpacking beside the store's variants, the rename that makes it one. Whatever
-//! ends it before that rename leaves no variant; what it left otherwise the next fetch takes away. Must not print.
+//! Owns the order of the steps: lock, ways, what counts as what was asked for. How a variant comes into the store is
+//! [`super::stage`]'s. Must not print.
 
 mod error;
 mod wheels;
 
-use std::fs::TryLockError;
-
 use camino::{Utf8Path, Utf8PathBuf};
-use torchlift_schema::VariantId;
+use torchlift_schema::{Accelerator, VariantId};
 
 pub use error::{FetchError, NoWay};
 
-use super::archive::Archive;
+use super::arch::Making;
+use super::archive::{Archive, SLACK};
 use super::cut::{self, Extent};
 use super::downloads::{Download, Downloads};
 use super::event::{FetchEvent, Listener, human_size};
 use super::inspect::{VariantFacts, inspect};
 use super::official::{self, Official};
-use super::record::{self, FetchRecord, Source};
+use super::record::Source;
+use super::stage::{self, Made, Stage};
 use super::store::fetched_id;
-use super::{Places, Stored, Stores, Variant, tool};
+use super::{Places, Stored, Stores, Variant, spec, tool};
 use crate::toolchain::Env;
-
-/// Begins the name of a variant that is being unpacked; no variant id begins with a dot.
-const UNPACK: &str = ".unpack-";
-/// Left free on the store's disk.
-const SLACK: u64 = 64_000_000;
 
 /// What to fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +33,8 @@ pub struct Request {
     pub cpu_arch: String,
     /// How much of it.
     pub extent: Extent,
+    /// The very accelerator, with the whole; none takes the one that the index has.
+    pub accelerator: Option<Accelerator>,
     /// Where official archives lie, instead of their own host.
     pub mirror: Option<String>,
 }
@@ -54,12 +51,12 @@ pub fn fetch(request: &Request, places: &Places, env: &Env, listen: Listener<'_>
     }
     let downloads = places.downloads();
     // The downloads first, then the store: a fixed order, since two stores may share the downloads.
-    let _downloads_lock = lock(&downloads, listen)?;
-    let _store_lock = lock(&places.store(), listen)?;
+    let _downloads_lock = stage::lock(&downloads, listen)?;
+    let _store_lock = stage::lock(&places.store(), listen)?;
     if let Some(variant) = present(request, places)? {
         return Ok(variant);
     }
-    sweep(&places.store())?;
+    stage::sweep(&places.store())?;
     let job = Job { request, places, env, downloads: Downloads::open(downloads)? };
     job.run(listen)
 }
@@ -88,7 +85,7 @@ impl Job<'_> {
             }
         }
         // A kept wheel needs no network at all, so it comes before a question to a distant host.
-        if let Some(download) = self.downloads.wheel("torch", &request.version, &request.cpu_arch, listen)? {
+        if let Some(download) = self.kept_wheel(listen)? {
             return self.once_more(&download, listen, Self::unpack_wheel);
         }
         if request.extent == Extent::Cpu {
@@ -143,18 +140,10 @@ impl Job<'_> {
         unpack: impl Fn(&Self, &Download, &Utf8Path, Listener<'_>) -> Result<Unpacked, FetchError>,
     ) -> Result<Variant, FetchError> {
         let store = self.places.store();
-        let in_store = |source| FetchError::Store { folder: store.clone(), source };
-        let temporary = tempfile::Builder::new()
-            .prefix(UNPACK)
-            // Other users of the machine may read a store; the umask still has its word.
-            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777))
-            .tempdir_in(&store)
-            .map_err(in_store)?;
-        let root = Utf8PathBuf::from_path_buf(temporary.path().to_owned())
-            .map_err(|path| in_store(std::io::Error::other(format!("`{}` is not UTF-8", path.display()))))?;
-        let unpacked = unpack(self, download, &root, listen).map_err(|error| error.on_disk(&store))?;
+        let stage = Stage::open(&store)?;
+        let unpacked = unpack(self, download, &stage.root, listen).map_err(|error| error.on_disk(&store))?;
         listen(FetchEvent::Note("reading what it is".to_owned()));
-        let facts = inspect(&root, None)?;
+        let facts = inspect(&stage.root, None)?;
         let id = self.check(&facts)?;
         if request_is_wider(self.request, &facts) {
             listen(FetchEvent::Note(format!(
@@ -168,17 +157,9 @@ impl Job<'_> {
             let facts = inspect(&home, Some(&self.places.facts()))?;
             return Ok(Variant { id: Some(id), root: home, facts });
         }
-        self.describe(&root, &id, &facts, unpacked).map_err(|error| error.on_disk(&store))?;
-        if let Some(family) = home.parent() {
-            fs_err::create_dir_all(family).map_err(in_store)?;
-        }
-        if home.exists() {
-            // It has no `lib`: a person's own doing, which is not overwritten.
-            return Err(FetchError::Occupied { folder: home });
-        }
-        fs_err::rename(&root, &home).map_err(in_store)?;
-        // Its folder is the variant now.
-        let _ = temporary.keep();
+        let Unpacked { is_cut, sources } = unpacked;
+        let made = Made { id: &id, facts: &facts, making: Making::Precompiled, is_cut, sources };
+        let home = stage.publish(made, listen)?.root;
         let facts = inspect(&home, Some(&self.places.facts()))?;
         Ok(Variant { id: Some(id), root: home, facts })
     }
@@ -192,41 +173,11 @@ impl Job<'_> {
         if facts.cpu_arch != self.request.cpu_arch {
             return Err(wrong(&facts.cpu_arch, &self.request.cpu_arch));
         }
+        if let Some(wanted) = self.request.accelerator.as_ref().filter(|wanted| **wanted != facts.accelerator) {
+            return Err(wrong(&spec::label(&facts.accelerator), &spec::label(wanted)));
+        }
         fetched_id(&facts.accelerator, &facts.version, &facts.cpu_arch)
             .ok_or_else(|| wrong(&facts.version, "a version"))
-    }
-
-    /// Writes what belongs to a variant beside its files: `.arch`, and what it was made of.
-    fn describe(
-        &self,
-        root: &Utf8Path,
-        id: &VariantId,
-        facts: &VariantFacts,
-        unpacked: Unpacked,
-    ) -> Result<(), FetchError> {
-        use torchlift_schema::Accelerator;
-        let cuda = if let Accelerator::Cuda(toolkit) = &facts.accelerator { toolkit.as_str() } else { "none" };
-        let mut arch = format!("torch={}\ncuda={cuda}\n", facts.version);
-        // GPU architectures are not guessed from a version: without the key, a reader looks into the libraries.
-        if matches!(facts.accelerator, Accelerator::Cpu) {
-            arch.push_str("archs=cpu\n");
-        }
-        arch.push_str(&format!("source=precompiled\nvariant={id}\nplatform={}\n", facts.cpu_arch));
-        cut::write(&root.join(".arch"), arch.as_bytes())?;
-        let record = FetchRecord {
-            version: record::VERSION,
-            id: id.clone(),
-            torch: facts.version.clone(),
-            is_cut: unpacked.is_cut,
-            fetched_at: torchlift::clock::wall().as_secs(),
-            torchlift: env!("CARGO_PKG_VERSION").to_owned(),
-            sources: unpacked.sources,
-        };
-        let mut text = serde_json::to_string_pretty(&record)
-            .map_err(|error| FetchError::Store { folder: root.to_owned(), source: error.into() })?;
-        text.push('\n');
-        cut::write(&root.join(record::FILE), text.as_bytes())?;
-        Ok(())
     }
 
     /// Downloads the official archive; the inner error says why there is none.
@@ -296,11 +247,13 @@ fn source(download: &Download, origin: &str) -> Source {
 /// The variant that the request would make, when the user's store has it already.
 fn present(request: &Request, places: &Places) -> Result<Option<Variant>, FetchError> {
     let stores = Stores::new(None, places);
-    let suffix = {
-        let id = fetched_id(&torchlift_schema::Accelerator::Cpu, &request.version, &request.cpu_arch);
-        id.map(|id| id.as_str().trim_start_matches("precompiled/cpu").to_owned()).unwrap_or_default()
-    };
+    let id = |accelerator: &Accelerator| fetched_id(accelerator, &request.version, &request.cpu_arch);
+    let suffix = id(&Accelerator::Cpu);
+    let suffix = suffix.map(|id| id.as_str().trim_start_matches("precompiled/cpu").to_owned()).unwrap_or_default();
     let is_it = |stored: &Stored| {
+        if let Some(accelerator) = &request.accelerator {
+            return id(accelerator).as_ref() == Some(&stored.id);
+        }
         let Some(name) = stored.id.as_str().strip_prefix("precompiled/") else { return false };
         let Some(toolkit) = name.strip_suffix(&suffix) else { return false };
         match request.extent {
@@ -315,38 +268,4 @@ fn present(request: &Request, places: &Places) -> Result<Option<Variant>, FetchE
         }
         None => Ok(None),
     }
-}
-
-/// Takes the lock of a folder, making the folder first; says so when it has to wait.
-fn lock(folder: &Utf8Path, listen: Listener<'_>) -> Result<fs_err::File, FetchError> {
-    let in_folder = |source| FetchError::Store { folder: folder.to_owned(), source };
-    fs_err::create_dir_all(folder).map_err(in_folder)?;
-    let path = folder.join(".lock");
-    let file = fs_err::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&path)
-        .map_err(in_folder)?;
-    match file.file().try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            listen(FetchEvent::Note(format!("waiting for another process that holds `{path}`")));
-            file.file().lock().map_err(in_folder)?;
-        }
-        Err(TryLockError::Error(source)) => return Err(in_folder(source)),
-    }
-    Ok(file)
-}
-
-/// Takes away what unpacking left that was killed. Under the lock nobody else unpacks.
-fn sweep(store: &Utf8Path) -> Result<(), FetchError> {
-    let in_store = |source| FetchError::Store { folder: store.to_owned(), source };
-    for entry in store.read_dir_utf8().map_err(in_store)?.flatten() {
-        if entry.file_name().starts_with(UNPACK) {
-            fs_err::remove_dir_all(entry.path()).map_err(in_store)?;
-        }
-    }
-    Ok(())
 }

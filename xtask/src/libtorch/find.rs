@@ -1,7 +1,8 @@
 //! Which libtorch to take, of those that are on this machine.
 //!
-//! Asks in a fixed order: `--libtorch`, `LIBTORCH`, the stores, a Python that has torch. Every candidate that is passed
-//! over is kept with its reason, so that nobody wonders why theirs was not taken. Must not fetch.
+//! Asks in a fixed order: `--libtorch`, `LIBTORCH`, what the stores' pointer names, the stores, a Python that has torch.
+//! Every candidate that is passed over is kept with its reason, so that nobody wonders why theirs was not taken. Must not
+//! fetch.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -9,6 +10,7 @@ use std::fmt;
 use camino::{Utf8Path, Utf8PathBuf};
 use torchlift_schema::VariantId;
 
+use super::active::{self, ActiveError};
 use super::inspect::{InspectError, inspect, peek, public_version};
 use super::python;
 use super::{Extent, Places, Stores, Variant};
@@ -41,6 +43,8 @@ pub enum Origin {
     Given,
     /// The variable `LIBTORCH`.
     Variable,
+    /// A pointer in a store, and what it names.
+    Active(Utf8PathBuf, VariantId),
     /// A store.
     Store(VariantId),
     /// This Python's torch.
@@ -52,6 +56,7 @@ impl fmt::Display for Origin {
         match self {
             Self::Given => f.write_str("`--libtorch`"),
             Self::Variable => f.write_str("`LIBTORCH`"),
+            Self::Active(file, id) => write!(f, "`{id}`, which `{file}` names"),
             Self::Store(id) => write!(f, "the store's `{id}`"),
             Self::Python(python) => write!(f, "the torch of `{python}`"),
         }
@@ -110,6 +115,17 @@ pub struct GivenError {
     pub source: Unfit,
 }
 
+/// What was named cannot be taken: whoever names one does not want another in its place.
+#[derive(Debug, thiserror::Error)]
+pub enum FindError {
+    /// The one given with `--libtorch` does not fit.
+    #[error(transparent)]
+    Given(#[from] GivenError),
+    /// The case that `FDL_LIBTORCH_CASE` names is not there.
+    #[error(transparent)]
+    Case(#[from] ActiveError),
+}
+
 /// What a search found.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
@@ -124,18 +140,21 @@ pub struct Outcome {
 /// Searches.
 ///
 /// # Errors
-/// Only for a libtorch given by name: whoever names one does not want another in its place.
-pub fn find(search: &Search<'_>) -> Result<Outcome, GivenError> {
+/// Only for a libtorch, or a case of the stores' pointer, that was given by name.
+pub fn find(search: &Search<'_>) -> Result<Outcome, FindError> {
     let mut outcome = Outcome::default();
     if let Some(root) = search.given {
         let root = camino::absolute_utf8(root).unwrap_or_else(|_| root.to_owned());
         return match take(search, &root, None) {
             Ok(variant) => Ok(Outcome { found: Some((variant, Origin::Given)), ..outcome }),
-            Err(source) => Err(GivenError { root, source }),
+            Err(source) => Err(GivenError { root, source }.into()),
         };
     }
     if let Some(root) = variable(search.env) {
         outcome.try_one(search, &root, Origin::Variable);
+    }
+    if outcome.found.is_none() {
+        outcome.follow_pointer(search)?;
     }
     // By name only: which are tried first. What each is, its files say.
     let mut stored = search.stores.list();
@@ -160,6 +179,16 @@ pub fn of_variable(search: &Search<'_>) -> Outcome {
         outcome.try_one(search, &root, Origin::Variable);
     }
     outcome
+}
+
+/// The one that a store's pointer names; nothing is found where there is none.
+///
+/// # Errors
+/// When a case was named and no store has it.
+pub fn of_pointer(search: &Search<'_>) -> Result<Outcome, ActiveError> {
+    let mut outcome = Outcome::default();
+    outcome.follow_pointer(search)?;
+    Ok(outcome)
 }
 
 /// Every variant of the stores that is of the version and for the CPU, and those that are not with their reasons.
@@ -190,11 +219,21 @@ pub fn of_python(search: &Search<'_>) -> Outcome {
 
 impl Outcome {
     fn try_one(&mut self, search: &Search<'_>, root: &Utf8Path, origin: Origin) {
-        let id = if let Origin::Store(id) = &origin { Some(id.clone()) } else { None };
+        let id = match &origin {
+            Origin::Store(id) | Origin::Active(_, id) => Some(id.clone()),
+            _ => None,
+        };
         match take(search, root, id) {
             Ok(variant) => self.found = Some((variant, origin)),
             Err(reason) => self.skipped.push(Skipped { origin, root: root.to_owned(), reason }),
         }
+    }
+
+    fn follow_pointer(&mut self, search: &Search<'_>) -> Result<(), ActiveError> {
+        if let Some((root, origin)) = pointed(search, &mut self.notes)? {
+            self.try_one(search, &root, origin);
+        }
+        Ok(())
     }
 
     fn ask_python(&mut self, search: &Search<'_>) {
@@ -211,6 +250,26 @@ fn variable(env: &Env) -> Option<Utf8PathBuf> {
     let root = env.get(OsStr::new(LIBTORCH)).filter(|value| !value.is_empty())?;
     let root = Utf8PathBuf::from(root.to_string_lossy().into_owned());
     Some(camino::absolute_utf8(&root).unwrap_or(root))
+}
+
+/// What the stores' pointer names. A plain pointer that cannot be followed is a note; a case that was named is an error.
+fn pointed(search: &Search<'_>, notes: &mut Vec<String>) -> Result<Option<(Utf8PathBuf, Origin)>, ActiveError> {
+    let case = active::case(search.env)?;
+    let pointer = match active::read(search.stores, case.as_deref()) {
+        Err(error) if case.is_none() => {
+            notes.push(format!("{error}, and is passed over"));
+            return Ok(None);
+        }
+        pointer => pointer?,
+    };
+    let Some(pointer) = pointer else { return Ok(None) };
+    match search.stores.resolve(&pointer.id) {
+        Some(root) => Ok(Some((root, Origin::Active(pointer.file, pointer.id)))),
+        None => {
+            notes.push(format!("`{}` names `{}`, which no store has", pointer.file, pointer.id));
+            Ok(None)
+        }
+    }
 }
 
 /// Whether this machine can run CUDA programs: the kernel's driver or the driver's library is there.
@@ -275,7 +334,7 @@ mod tests {
             Self { _temp: temp, base, places }
         }
 
-        fn find(&self, env: &Env, given: Option<&Utf8Path>) -> Result<Outcome, GivenError> {
+        fn find(&self, env: &Env, given: Option<&Utf8Path>) -> Result<Outcome, FindError> {
             let stores = Stores::new(Some(&self.base.join("project")), &self.places);
             find(&Search {
                 version: Some("2.9.0"),
@@ -354,10 +413,40 @@ mod tests {
         tree(&scene.places.store().join("precompiled/cpu-2.9.0"), "2.9.0", "x86_64");
         let old = scene.base.join("old");
         tree(&old, "2.8.0", "x86_64");
-        let error = scene.find(&scene.env(&[]), Some(&old)).unwrap_err();
-        assert!(matches!(error.source, Unfit::Version { .. }), "{error:?}");
-        let error = scene.find(&scene.env(&[]), Some(&old.join("lib"))).unwrap_err();
-        assert!(error.source.to_string().contains(&format!("the libtorch is `{old}`")), "{}", error.source);
+        let given = |root: &Utf8Path| match scene.find(&scene.env(&[]), Some(root)) {
+            Err(FindError::Given(error)) => error.source,
+            other => panic!("{other:?}"),
+        };
+        assert!(matches!(given(&old), Unfit::Version { .. }));
+        let inside = given(&old.join("lib")).to_string();
+        assert!(inside.contains(&format!("the libtorch is `{old}`")), "{inside}");
+    }
+
+    #[test]
+    fn what_the_pointer_names_comes_before_the_other_variants_where_it_fits() {
+        let scene = Scene::new();
+        let store = scene.places.store();
+        tree(&store.join("precompiled/cpu-2.9.0"), "2.9.0", "x86_64");
+        tree(&store.join("mine/z"), "2.9.0", "x86_64");
+        tree(&store.join("mine/old"), "2.8.0", "x86_64");
+        let point = |case: Option<&str>, id: &str| active::write(&store, case, &id.parse().unwrap()).unwrap();
+        let file = point(None, "mine/z");
+        let (variant, origin) = scene.find(&scene.env(&[]), None).unwrap().found.unwrap();
+        assert_eq!(variant.id.unwrap().as_str(), "mine/z");
+        assert_eq!(origin.to_string(), format!("`mine/z`, which `{file}` names"));
+
+        point(None, "mine/old");
+        let outcome = scene.find(&scene.env(&[]), None).unwrap();
+        assert!(outcome.skipped[0].to_string().contains("torch 2.8.0"), "{:?}", outcome.skipped);
+        assert_eq!(outcome.found.unwrap().0.id.unwrap().as_str(), "precompiled/cpu-2.9.0");
+        point(None, "mine/gone");
+        let outcome = scene.find(&scene.env(&[]), None).unwrap();
+        assert!(outcome.notes[0].contains("names `mine/gone`, which no store has"), "{:?}", outcome.notes);
+
+        let case = scene.env(&[("FDL_LIBTORCH_CASE", "gpu".into())]);
+        assert!(matches!(scene.find(&case, None), Err(FindError::Case(ActiveError::NoCase { .. }))));
+        point(Some("gpu"), "mine/z");
+        assert_eq!(scene.find(&case, None).unwrap().found.unwrap().0.id.unwrap().as_str(), "mine/z");
     }
 
     #[test]

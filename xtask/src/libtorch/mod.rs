@@ -1,8 +1,13 @@
 //! libtorch variants: where they lie, what they are, how to get one.
 //!
-//! [`find()`] says which of those that are there fits; [`fetch()`] gets one when none does; [`inspect()`] reads what one is;
-//! [`wanted`] says which version a program needs; [`auto`] says which of several suits the hosts of a kind. Must not print: a fetch tells what it does through [`event`].
+//! [`find()`] says which of those that are there fits; [`fetch()`] gets one when none does, [`add`] takes one from this
+//! machine, [`source`] builds one; [`inspect()`] and [`survey`] read what one is; [`wanted`] says which version a program
+//! needs; [`auto`] says which of several suits the hosts of a kind. Must not print: a fetch tells what it does through
+//! [`event`].
 
+pub mod active;
+pub mod add;
+pub mod arch;
 mod archive;
 pub mod auto;
 mod cut;
@@ -10,17 +15,26 @@ mod downloads;
 pub mod event;
 pub mod fetch;
 pub mod find;
+pub mod hold;
 pub mod inspect;
+pub mod listing;
 pub mod obtain;
 mod official;
 mod pip;
 mod places;
 mod python;
 pub mod record;
+pub mod remove;
+mod small;
+pub mod source;
+pub mod spec;
+mod stage;
 pub mod store;
 mod stub;
 pub mod survey;
 mod tool;
+mod tree;
+pub mod verify;
 pub mod wanted;
 mod wheel;
 
@@ -30,7 +44,8 @@ use torchlift_schema::VariantId;
 pub use cut::Extent;
 pub use event::FetchEvent;
 pub use fetch::{FetchError, fetch};
-pub use find::{Outcome, Search, find};
+pub use find::{FindError, Outcome, Search, find};
+pub use hold::{Hold, HoldError};
 pub use inspect::{InspectError, VariantFacts, inspect};
 pub use obtain::{Obtain, ObtainError, obtain};
 pub use places::{Places, PlacesError};

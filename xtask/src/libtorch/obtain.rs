@@ -1,8 +1,9 @@
 //! A libtorch by any means: one that is there, else one that is fetched.
 
+use super::active::ActiveError;
 use super::event::{FetchEvent, Listener};
 use super::fetch::{FetchError, Request, fetch};
-use super::find::{GivenError, Search, find};
+use super::find::{FindError, GivenError, Search, find};
 use super::wanted::Wanted;
 use super::{Extent, Places, Stores, Variant};
 use crate::error::CommandError;
@@ -37,6 +38,9 @@ pub enum ObtainError {
     /// The one that was named does not fit.
     #[error(transparent)]
     Given(#[from] GivenError),
+    /// The case of the stores' pointer that was named is not there.
+    #[error(transparent)]
+    Case(#[from] ActiveError),
     /// None is there, and none could be fetched.
     #[error(transparent)]
     Fetch(#[from] FetchError),
@@ -75,15 +79,29 @@ pub fn obtain(obtain: &Obtain<'_>, listen: Listener<'_>) -> Result<Variant, Obta
         version: obtain.wanted.version.clone(),
         cpu_arch: obtain.cpu_arch.to_owned(),
         extent: obtain.extent,
+        accelerator: None,
         mirror: obtain.mirror.map(str::to_owned),
     };
     Ok(fetch(&request, obtain.places, obtain.env, listen)?)
+}
+
+impl From<FindError> for ObtainError {
+    fn from(error: FindError) -> Self {
+        match error {
+            FindError::Given(error) => error.into(),
+            FindError::Case(error) => error.into(),
+        }
+    }
 }
 
 impl From<ObtainError> for CommandError {
     fn from(error: ObtainError) -> Self {
         match error {
             ObtainError::Fetch(error) => error.into(),
+            ObtainError::Case(error) => {
+                let hint = error.hint("cargo torchlift");
+                Self::new(exit_code::BUILD, "no libtorch was looked for").because(error).hint(hint)
+            }
             ObtainError::Given(error) => {
                 let message = error.to_string();
                 Self::new(exit_code::BUILD, message)

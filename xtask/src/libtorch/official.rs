@@ -7,15 +7,16 @@ use std::io;
 
 use camino::{Utf8Path, Utf8PathBuf};
 
+use super::archive::SLACK;
 use super::event::{FetchEvent, Listener, human_size};
 use super::tool::{self, Env};
 
 /// Where the archives lie when `TORCHLIFT_LIBTORCH_URL` names no mirror.
 const BASE: &str = "https://download.pytorch.org/libtorch";
+/// Where torch's own wheels lie beside them, an index for each toolkit.
+const WHEELS: &str = "https://download.pytorch.org/whl";
 /// curl's exit code when a server does not give a part of a file.
 const NO_RANGES: i32 = 33;
-/// Room left over on the disk.
-const SLACK: u64 = 64_000_000;
 
 /// Why the official archive was not had.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +53,18 @@ pub(super) struct Official<'a> {
 /// The archive's name: also that of the file in the folder of downloads.
 pub(super) fn file_name(version: &str) -> String {
     format!("libtorch-shared-with-deps-{version}+cpu.zip")
+}
+
+/// The index of torch's wheels for a toolkit such as `cu126`; with a mirror, the one beside its archives.
+pub(super) fn wheel_index(mirror: Option<&str>, label: &str) -> String {
+    let wheels = match mirror.filter(|text| !text.is_empty()) {
+        Some(mirror) => {
+            let base = mirror.trim_end_matches('/');
+            format!("{}/whl", base.strip_suffix("/libtorch").unwrap_or(base))
+        }
+        None => WHEELS.to_owned(),
+    };
+    format!("{wheels}/{label}")
 }
 
 impl<'a> Official<'a> {
@@ -147,5 +160,17 @@ impl<'a> Official<'a> {
             }
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mirror_has_its_wheels_beside_its_archives() {
+        assert_eq!(wheel_index(Some("http://mirror/libtorch/"), "cu126"), "http://mirror/whl/cu126");
+        assert_eq!(wheel_index(Some("http://mirror/x"), "cpu"), "http://mirror/x/whl/cpu");
+        assert_eq!(wheel_index(None, "cu126"), format!("{WHEELS}/cu126"));
     }
 }

@@ -45,6 +45,8 @@ pub(super) struct Pip<'a> {
     pub env: &'a Env,
     /// As in a target triple.
     pub cpu_arch: &'a str,
+    /// A further index to ask, beside those that the user set up.
+    pub index: Option<&'a str>,
 }
 
 impl Pip<'_> {
@@ -122,6 +124,7 @@ impl Pip<'_> {
         .into();
         args.push(format!("--python-version={python_version}"));
         args.extend(platforms(self.cpu_arch).into_iter().map(|tag| format!("--platform={tag}")));
+        args.extend(self.index.map(|index| format!("--extra-index-url={index}")));
         args.push(format!("--dest={out}"));
         args.push("--".to_owned());
         args.extend(requirements.iter().cloned());

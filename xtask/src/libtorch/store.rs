@@ -5,6 +5,7 @@
 //! [`super::inspect()`].
 
 use camino::{Utf8Path, Utf8PathBuf};
+use torchlift_schema::gpu::CudaArch;
 use torchlift_schema::{Accelerator, VariantId};
 
 use super::Places;
@@ -37,6 +38,12 @@ impl Stores {
         self.roots.iter().map(|root| root.join(id.as_str())).find(|folder| folder.join("lib").is_dir())
     }
 
+    /// The first store that has a folder of this id, whole or not, or a link of its name.
+    pub fn holding(&self, id: &VariantId) -> Option<&Utf8Path> {
+        let has = |root: &&Utf8PathBuf| fs_err::symlink_metadata(root.join(id.as_str())).is_ok();
+        self.roots.iter().find(has).map(Utf8PathBuf::as_path)
+    }
+
     /// Everything that the stores hold, store by store, sorted by id in each.
     ///
     /// Folders whose names are no variant id (half unpacked ones begin with a dot) are not variants.
@@ -66,14 +73,19 @@ impl Stores {
 /// The version is part of it so that two programs which pin different versions can share one store. `version` may carry
 /// a local part (`2.9.0+cu128`), which is dropped: the accelerator already says it.
 pub fn fetched_id(accelerator: &Accelerator, version: &str, cpu_arch: &str) -> Option<VariantId> {
-    let toolkit = match accelerator {
-        Accelerator::Cuda(toolkit) => format!("cu{}", toolkit.replace('.', "")),
-        Accelerator::Rocm(toolkit) => format!("rocm{}", toolkit.replace('.', "")),
-        _ => "cpu".to_owned(),
-    };
+    let toolkit = super::spec::label(accelerator).replace('.', "");
     let public = super::inspect::public_version(version);
     let arch = if cpu_arch == "x86_64" { String::new() } else { format!("-{cpu_arch}") };
     format!("precompiled/{toolkit}-{public}{arch}").parse().ok()
+}
+
+/// The id under which a variant that was built here is stored: `builds/<archs>-<version>`, such as
+/// `builds/sm61-sm120-2.9.0`.
+pub fn built_id(archs: impl Iterator<Item = CudaArch>, version: &str, cpu_arch: &str) -> Option<VariantId> {
+    let names: Vec<String> = archs.map(|arch| arch.to_string().replace('_', "")).collect();
+    let public = super::inspect::public_version(version);
+    let arch = if cpu_arch == "x86_64" { String::new() } else { format!("-{cpu_arch}") };
+    format!("builds/{}-{public}{arch}", names.join("-")).parse().ok()
 }
 
 fn folders(root: &Utf8Path) -> Vec<(String, Utf8PathBuf)> {

@@ -64,6 +64,18 @@ impl Wheel {
         })
     }
 
+    /// The version of a torch wheel with its local part, as its own `torch/version.py` has it; its metadata leaves that
+    /// out.
+    pub(super) fn torch_version(&mut self) -> Result<String, ArchiveError> {
+        let text = match self.archive.has("torch/version.py") {
+            true => self.archive.read("torch/version.py")?,
+            false => Vec::new(),
+        };
+        let text = String::from_utf8_lossy(&text);
+        let stated = text.lines().find_map(|line| line.strip_prefix("__version__ = "));
+        Ok(stated.map_or_else(|| self.version.clone(), |version| version.trim().trim_matches(['\'', '"']).to_owned()))
+    }
+
     /// The licence and notice files that it carries.
     pub(super) fn licences(&self) -> Vec<String> {
         let prefix = format!("{}/", self.dist_info);

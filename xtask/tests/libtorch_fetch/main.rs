@@ -292,7 +292,7 @@ fn the_list_shows_what_is_stored_for_people_and_programs() {
     assert!(world.run(&["list"]).stdout.is_empty());
     assert!(world.fetch().status.success());
     let text = String::from_utf8(world.run(&["list"]).stdout).unwrap();
-    assert!(text.starts_with("precompiled/cpu-2.9.0\ttorch 2.9.0+cu128, x86_64\t"), "{text}");
+    assert!(text.starts_with("precompiled/cpu-2.9.0\ttorch 2.9.0+cu128, CPU, x86_64\t"), "{text}");
     let json: serde_json::Value = serde_json::from_slice(&world.run(&["list", "--format", "json"]).stdout).unwrap();
     assert_eq!(json["variants"][0]["facts"]["accelerator"], "cpu");
     assert_eq!(json["variants"][0]["fetched"]["is_cut"], true);

@@ -2,10 +2,15 @@
 //!
 //! Here is what the verbs have in common: their places, their notes, the workspace that they are called in.
 
+mod add;
+mod build;
 mod fetch;
 mod inspect;
 mod list;
 mod path;
+mod point;
+mod remove;
+mod verify;
 mod wanted;
 
 use camino::{Utf8Path, Utf8PathBuf};
@@ -27,7 +32,11 @@ pub struct LibtorchArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum LibtorchVerb {
-    /// Get the libtorch that the program needs into the store, and print its folder
+    /// Put a libtorch that is on this machine into the store, and print its folder
+    Add(add::AddArgs),
+    /// Build libtorch from source for GPU architectures that no published one has together, and add it
+    Build(Box<build::BuildArgs>),
+    /// Get a libtorch into the store, by default the one that the program needs, and print its folder
     Fetch(fetch::FetchArgs),
     /// Print what the files of a libtorch say: version, ABI, GPU code, libraries
     Inspect(inspect::InspectArgs),
@@ -35,6 +44,12 @@ enum LibtorchVerb {
     List(list::ListArgs),
     /// Print the folder of the libtorch that would be taken, and say why others would not
     Path(path::PathArgs),
+    /// Take a variant out of its store
+    Remove(remove::RemoveArgs),
+    /// Take this variant before the others of the stores, where it fits
+    Use(point::UseArgs),
+    /// Read all files of a variant, and name each that is not as it was put into the store
+    Verify(verify::VerifyArgs),
 }
 
 /// What every verb gets.
@@ -62,10 +77,15 @@ pub fn run(args: &LibtorchArgs, context: &Context) -> Result<u8, CommandError> {
     })?;
     let scene = Scene { context, env, places };
     match &args.verb {
+        LibtorchVerb::Add(args) => add::run(args, &scene),
+        LibtorchVerb::Build(args) => build::run(args, &scene),
         LibtorchVerb::Fetch(args) => fetch::run(args, &scene),
         LibtorchVerb::Inspect(args) => inspect::run(args, &scene),
         LibtorchVerb::List(args) => list::run(args, &scene),
         LibtorchVerb::Path(args) => path::run(args, &scene),
+        LibtorchVerb::Remove(args) => remove::run(args, &scene),
+        LibtorchVerb::Use(args) => point::run(args, &scene),
+        LibtorchVerb::Verify(args) => verify::run(args, &scene),
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) struct PathArgs {
 
 pub(super) fn run(args: &PathArgs, scene: &Scene<'_>) -> Result<u8, CommandError> {
     let mut report = FetchReport::new();
-    let wanted = args.wanted.version(scene);
+    let wanted = args.wanted.version(None, scene)?;
     note(&mut report, format!("libtorch {} for {} ({})", wanted.version, args.wanted.arch, wanted.origin));
     let stores = scene.stores(args.wanted.manifest_path.as_deref());
     let given = args.libtorch.as_ref().map(|path| scene.context.cwd.join(path));

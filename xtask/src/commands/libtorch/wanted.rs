@@ -2,9 +2,12 @@
 
 use camino::Utf8PathBuf;
 
+use torchlift_schema::exit_code;
+
 use super::Scene;
+use crate::error::CommandError;
 use crate::libtorch::find::has_cuda;
-use crate::libtorch::{Extent, Wanted, wanted};
+use crate::libtorch::{Extent, Wanted, spec, wanted};
 use crate::toolchain::cargo_program;
 
 /// What says which libtorch is meant.
@@ -28,15 +31,25 @@ pub(super) struct WantedArgs {
 }
 
 impl WantedArgs {
-    /// The version, and how it is known.
-    pub(super) fn version(&self, scene: &Scene<'_>) -> Wanted {
-        if let Some(version) = &self.torch {
-            return Wanted { version: version.clone(), origin: "given with `--torch`".to_owned() };
+    /// The version, and how it is known; `given` in another way than by `--torch`.
+    pub(super) fn version(&self, given: Option<&str>, scene: &Scene<'_>) -> Result<Wanted, CommandError> {
+        match (given, &self.torch) {
+            (Some(given), Some(torch)) if given != torch => {
+                let message = format!("`--torch {torch}`, and `{given}` was asked for");
+                return Err(CommandError::new(exit_code::USAGE, message).hint("leave one of them out"));
+            }
+            (Some(version), _) => {
+                return Ok(Wanted { version: version.to_owned(), origin: "as asked for".to_owned() });
+            }
+            (None, Some(version)) => {
+                return Ok(Wanted { version: version.clone(), origin: "given with `--torch`".to_owned() });
+            }
+            (None, None) => {}
         }
-        scene
+        let pinned = scene
             .manifest(self.manifest_path.as_deref())
-            .and_then(|manifest| wanted::of_workspace(&cargo_program(scene.context), &manifest, &scene.env))
-            .unwrap_or_else(wanted::newest_known)
+            .and_then(|manifest| wanted::of_workspace(&cargo_program(scene.context), &manifest, &scene.env));
+        Ok(pinned.unwrap_or_else(wanted::newest_known))
     }
 
     /// How much of it.
@@ -47,8 +60,8 @@ impl WantedArgs {
     }
 }
 
-fn parse_version(text: &str) -> Result<String, String> {
-    let is_version = text.split('.').count() == 3
-        && text.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()));
-    is_version.then(|| text.to_owned()).ok_or_else(|| "a torch version is three numbers, such as `2.9.0`".to_owned())
+pub(super) fn parse_version(text: &str) -> Result<String, String> {
+    spec::is_version(text)
+        .then(|| text.to_owned())
+        .ok_or_else(|| "a torch version is three numbers, such as `2.9.0`".to_owned())
 }

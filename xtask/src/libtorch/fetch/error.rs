@@ -7,6 +7,7 @@ use crate::error::CommandError;
 use crate::libtorch::InspectError;
 use crate::libtorch::archive::{ArchiveError, is_full_disk};
 use crate::libtorch::event::human_size;
+use crate::libtorch::stage::StageError;
 
 /// Why a fetch failed.
 #[derive(Debug, thiserror::Error)]
@@ -53,12 +54,9 @@ pub enum FetchError {
         /// What was asked for.
         wanted: String,
     },
-    /// There is something at the variant's place that is no variant.
-    #[error("`{folder}` is there, and is no libtorch")]
-    Occupied {
-        /// The place.
-        folder: Utf8PathBuf,
-    },
+    /// The store does not take it, or cannot be used.
+    #[error("the store does not take it")]
+    Stage(#[from] StageError),
     /// What was unpacked, or lies in the store, cannot be read as a libtorch.
     #[error("a variant in the store cannot be used")]
     Inspect(#[from] InspectError),
@@ -128,16 +126,14 @@ impl FetchError {
             Self::Archive(error) if error.is_damage() => {
                 Some("the damaged download was thrown away: fetch again".to_owned())
             }
-            Self::Archive(ArchiveError::Escapes { archive, .. }) => {
-                Some(format!("`{archive}` was not made by the usual tools: find out where it came from, and delete it"))
-            }
+            Self::Archive(error) => error.hint(),
             Self::Inspect(InspectError::NotLibtorch { root, .. } | InspectError::NoVersion { root }) => {
                 Some(format!("delete `{root}`, and fetch again"))
             }
             Self::Inspect(InspectError::Library { file, .. }) => {
                 Some(format!("delete the variant that `{file}` lies in, and fetch again"))
             }
-            Self::Occupied { folder } => Some(format!("move `{folder}` away, and fetch again")),
+            Self::Stage(error) => error.hint(),
             Self::MissingLibrary { .. } => Some("give a libtorch with `--libtorch DIR`".to_owned()),
             _ => None,
         }
@@ -153,6 +149,7 @@ impl From<FetchError> for CommandError {
             FetchError::NoWay(no_way) => result.because(Tried(no_way.tried)),
             FetchError::Full { source, .. } | FetchError::Archive(source) => result.because(source),
             FetchError::Inspect(source) => result.because(source),
+            FetchError::Stage(source) => result.because(source),
             FetchError::Store { source, .. } => {
                 let is_full = is_full_disk(&source);
                 let result = result.because(source);

@@ -1,6 +1,7 @@
 //! The way by wheels: the torch wheel, cut or whole, and NVIDIA's wheels that its metadata names.
 
 use camino::{Utf8Path, Utf8PathBuf};
+use torchlift_schema::Accelerator;
 
 use super::{FetchError, Job, Unpacked, source};
 use crate::libtorch::archive::ArchiveError;
@@ -8,14 +9,65 @@ use crate::libtorch::cut::{self, Cut, Missing};
 use crate::libtorch::downloads::Download;
 use crate::libtorch::event::{FetchEvent, Listener};
 use crate::libtorch::pip::{Pip, PipError};
-use crate::libtorch::python;
 use crate::libtorch::wheel::Wheel;
+use crate::libtorch::{official, python, spec};
 
 impl Job<'_> {
-    /// Downloads the torch wheel.
+    /// A kept torch wheel that is what was asked for.
+    pub(super) fn kept_wheel(&self, listen: Listener<'_>) -> Result<Option<Download>, FetchError> {
+        let request = self.request;
+        let kept = self.downloads.wheels("torch", &request.version, &request.cpu_arch);
+        for path in kept {
+            if let Some(accelerator) = &request.accelerator {
+                // What a wheel is for, a glance into it tells; only one that is right is worth its digest.
+                let is_it = Wheel::open(&path).and_then(|mut wheel| wheel.torch_version());
+                if !is_it.is_ok_and(|version| is_for(&version, accelerator)) {
+                    continue;
+                }
+            }
+            if let Some(download) = self.downloads.kept(&path, listen)? {
+                return Ok(Some(download));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Downloads the torch wheel, from wherever one of the right sort is.
     pub(super) fn torch_wheel(&self, listen: Listener<'_>) -> Result<Download, FetchError> {
-        let requirement = format!("torch=={}", self.request.version);
-        let mut downloads = self.download(std::slice::from_ref(&requirement), listen)?;
+        let version = &self.request.version;
+        let plain = format!("torch=={version}");
+        let Some(accelerator) = &self.request.accelerator else { return self.one(&plain, None, listen) };
+        let label = spec::label(accelerator);
+        let local = format!("{plain}+{label}");
+        let index = official::wheel_index(self.request.mirror.as_deref(), &label);
+        let is_plain = spec::plain(version, &self.request.cpu_arch);
+        let mut ways = vec![(local.as_str(), None), (local.as_str(), Some(index.as_str()))];
+        match is_plain {
+            Some(known) if known == label => ways.insert(0, (plain.as_str(), None)),
+            Some(_) => {}
+            // A version that nobody knew yet: the wheel is looked at when it is there.
+            None => ways.push((plain.as_str(), None)),
+        }
+        let mut tried = Vec::new();
+        for (requirement, index) in ways {
+            match self.one(requirement, index, listen) {
+                Ok(download) => {
+                    let stated = Wheel::open(&download.path)?.torch_version()?;
+                    if is_for(&stated, accelerator) {
+                        return Ok(download);
+                    }
+                    tried.push(format!("`{requirement}` is torch {stated}"));
+                }
+                Err(FetchError::Way(why)) => tried.push(why),
+                Err(error) => return Err(error),
+            }
+        }
+        tried.dedup();
+        Err(FetchError::Way(tried.join("; ")))
+    }
+
+    fn one(&self, requirement: &str, index: Option<&str>, listen: Listener<'_>) -> Result<Download, FetchError> {
+        let mut downloads = self.download(&[requirement.to_owned()], index, listen)?;
         match downloads.pop() {
             Some(download) => Ok(download),
             None => Err(FetchError::Way(format!("pip gave no wheel of `{requirement}`"))),
@@ -30,7 +82,7 @@ impl Job<'_> {
         listen: Listener<'_>,
     ) -> Result<Unpacked, FetchError> {
         let mut wheel = Wheel::open(&download.path)?;
-        let version = torch_version(&mut wheel)?;
+        let version = wheel.torch_version()?;
         let extent = self.request.extent;
         let mut cut = Cut { wheel: &mut wheel, extent, root, cpu_arch: &self.request.cpu_arch };
         self.room(cut.size())?;
@@ -62,7 +114,7 @@ impl Job<'_> {
         }
         if !specs.is_empty() {
             listen(FetchEvent::Note(format!("torch needs libraries of {}", specs.join(", "))));
-            all.extend(self.download(&specs, listen)?);
+            all.extend(self.download(&specs, None, listen)?);
         }
         for download in &all {
             let mut wheel = Wheel::open(&download.path)?;
@@ -82,9 +134,14 @@ impl Job<'_> {
     }
 
     /// Downloads wheels by pip and takes them in.
-    fn download(&self, requirements: &[String], listen: Listener<'_>) -> Result<Vec<Download>, FetchError> {
+    fn download(
+        &self,
+        requirements: &[String],
+        index: Option<&str>,
+        listen: Listener<'_>,
+    ) -> Result<Vec<Download>, FetchError> {
         let python = python::with_pip(self.env).map_err(|tried| FetchError::Way(tried.join(", ")))?;
-        let pip = Pip { python, env: self.env, cpu_arch: &self.request.cpu_arch };
+        let pip = Pip { python, env: self.env, cpu_arch: &self.request.cpu_arch, index };
         listen(FetchEvent::Note(format!(
             "asking the pip of `{}` for {} (its size is known when the index answers)",
             pip.python,
@@ -106,13 +163,7 @@ impl Job<'_> {
     }
 }
 
-/// The version with its local part, as the wheel's own `torch/version.py` has it; its metadata leaves that out.
-fn torch_version(wheel: &mut Wheel) -> Result<String, ArchiveError> {
-    let text = match wheel.archive.has("torch/version.py") {
-        true => wheel.archive.read("torch/version.py")?,
-        false => Vec::new(),
-    };
-    let text = String::from_utf8_lossy(&text);
-    let stated = text.lines().find_map(|line| line.strip_prefix("__version__ = "));
-    Ok(stated.map_or_else(|| wheel.version.clone(), |version| version.trim().trim_matches(['\'', '"']).to_owned()))
+/// Whether a version's local part says this accelerator; one without says nothing, and its libraries will.
+fn is_for(version: &str, accelerator: &Accelerator) -> bool {
+    version.split_once('+').is_none_or(|(_, label)| spec::accelerator(label).as_ref() == Some(accelerator))
 }

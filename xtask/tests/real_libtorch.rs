@@ -7,6 +7,9 @@ mod demo;
 mod fetch;
 #[path = "real/inspect.rs"]
 mod inspect;
+#[path = "../../fixtures/support/skip.rs"]
+#[expect(clippy::print_stdout, clippy::unwrap_used, unreachable_pub, reason = "it is for tests, which it cannot know")]
+mod skip;
 #[path = "real/sources.rs"]
 mod sources;
 #[path = "real/store.rs"]

@@ -60,7 +60,6 @@ pub(super) fn resolve(question: &Question<'_>) -> Variants {
                 seen.entry(root.to_string()).or_insert_with(|| read(question, root, None)).clone()
             }
         };
-        let found = found.map_err(|unusable| unusable.into_finding(place()));
         let found = found.and_then(|variant| match Hold::shared(&variant.root) {
             Ok(hold) => {
                 variants.notes.extend(said_otherwise(&variant));
@@ -69,9 +68,10 @@ pub(super) fn resolve(question: &Question<'_>) -> Variants {
             }
             Err(error) => {
                 let remedy = format!("get it again: `{} libtorch fetch`", question.invocation);
-                Err(Finding::error("libtorch-unusable", place(), error.to_string()).remedy(remedy))
+                Err(Unusable { code: "libtorch-unusable", message: error.to_string(), remedy })
             }
         });
+        let found = found.map_err(|unusable| unusable.into_finding(place()));
         variants.by_kind.insert(kind, found);
     }
     variants

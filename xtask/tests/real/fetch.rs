@@ -4,9 +4,7 @@
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-#[path = "../../../fixtures/support/skip.rs"]
-#[expect(clippy::print_stdout, clippy::unwrap_used, unreachable_pub, reason = "it is for tests, which it cannot know")]
-mod skip;
+use crate::skip;
 
 #[test]
 fn a_fetched_libtorch_is_stored_whole_and_a_program_that_needs_all_of_it_starts() {

@@ -3,12 +3,12 @@
 //! NVIDIA's wheels, 2.3 GB more, are left out: that a variant without them says what it lacks is tested here, and that
 //! they come along is tested on small ones.
 
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 use camino::{Utf8Path, Utf8PathBuf};
 use torchlift_xtask::libtorch::{Places, record};
 
-#[path = "../../../fixtures/support/skip.rs"]
-#[expect(clippy::print_stdout, clippy::unwrap_used, unreachable_pub, reason = "it is for tests, which it cannot know")]
-mod skip;
+use crate::skip;
 
 /// A home of its own, with the user's downloads.
 struct Home {

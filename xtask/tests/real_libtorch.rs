@@ -1,8 +1,12 @@
-//! The main job on a real libtorch. `cargo xtask test` runs this last: the first run may fetch up to 1 GB into the
-//! user's store and compile tch; later runs find both.
+//! The main job on a real libtorch, and what is read from it with the vendors' tools as the judge.
+//!
+//! `cargo xtask test` runs this last: the first run may fetch up to 1 GB into the user's store and compile tch; later runs
+//! find both.
 
 #[path = "real/demo.rs"]
 mod demo;
+#[path = "real/fatbin.rs"]
+mod fatbin;
 #[path = "real/fetch.rs"]
 mod fetch;
 #[path = "real/inspect.rs"]
@@ -12,5 +16,10 @@ mod inspect;
 mod skip;
 #[path = "real/sources.rs"]
 mod sources;
+#[path = "../../launcher/tests/support/stand_in.rs"]
+mod stand_in;
 #[path = "real/store.rs"]
 mod store;
+#[path = "real/vendor.rs"]
+#[expect(clippy::unwrap_used, reason = "what surrounds a test may fail as the test itself may")]
+mod vendor;

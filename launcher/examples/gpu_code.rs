@@ -19,9 +19,10 @@ fn main() -> ExitCode {
             Ok(Some(content)) => {
                 println!("{}: {} regions", path.display(), content.count());
                 for (code, regions) in content.coverage() {
-                    let entries =
-                        content.entries.get(&code).map_or_else(String::new, |count| format!(", {count} entries"));
-                    println!("  {code}: {regions}{entries}");
+                    println!("  {code} in {regions}");
+                }
+                for (code, count) in &content.entries {
+                    println!("  entries of {code}: {count}");
                 }
                 for problem in &content.problems {
                     println!("  {problem}");

@@ -4,6 +4,7 @@
 
 pub mod build;
 pub mod demo;
+pub mod gpu_code;
 pub mod launch;
 
 use std::time::Duration;

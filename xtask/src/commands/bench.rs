@@ -9,7 +9,8 @@ use super::Context;
 use crate::bench::{self, Bound, Figure};
 use crate::checkout;
 use crate::error::CommandError;
-use crate::report::{print_data, print_json};
+use crate::libtorch::Places;
+use crate::report::{print_data, print_json, say};
 use crate::toolchain;
 
 /// Arguments of `bench`.
@@ -46,6 +47,12 @@ pub fn run(args: &BenchArgs, context: &Context) -> Result<u8, CommandError> {
     let demo = bench::demo::figures(&tools.join("xtask"))?;
     figures.extend(bench::build::figures(&tools.join("xtask"), &root, context)?);
     figures.extend(demo);
+    match Places::from_env(&context.env).ok().as_ref().and_then(bench::gpu_code::Subject::find) {
+        Some(subject) => figures.extend(bench::gpu_code::figures(&tools.join("examples/gpu_code"), &subject)?),
+        None => say(
+            "the GPU code of `libtorch_cuda.so` is not measured: `cargo xtask test` fetches a libtorch that has some",
+        ),
+    }
     print(&figures, args.format)?;
     if args.check && !figures.iter().all(Figure::holds) {
         return Err(CommandError::new(1, "a figure is over its bound"));
@@ -53,7 +60,7 @@ pub fn run(args: &BenchArgs, context: &Context) -> Result<u8, CommandError> {
     Ok(exit_code::OK)
 }
 
-/// Builds both tools optimised; gives the folder that they lie in.
+/// Builds both tools and the reader of GPU code optimised; gives the folder that they lie in.
 fn build_release(root: &Utf8Path, context: &Context) -> Result<Utf8PathBuf, CommandError> {
     let env = toolchain::inherited(context);
     let target = root.join("target/bench");
@@ -66,6 +73,9 @@ fn build_release(root: &Utf8Path, context: &Context) -> Result<Utf8PathBuf, Comm
             "torchlift",
             "--package",
             "torchlift-xtask",
+            "--bins",
+            "--example",
+            "gpu_code",
             "--target-dir",
         ])
         .arg(&target)
@@ -96,7 +106,10 @@ fn row(figure: &Figure) -> String {
     };
     let measured = figure.measured().unwrap_or(f64::NAN);
     let bound = match figure.bound {
-        Bound::Absolute(limit) => format!("at most {limit} {unit}"),
+        Bound::Absolute(limit) => match &figure.yardstick {
+            Some((_, value)) => format!("at most {limit} {unit}; ratio {:.3}", figure.ours / value),
+            None => format!("at most {limit} {unit}"),
+        },
         Bound::Ratio(limit) => format!("ratio {measured:.2}, at most {limit}"),
         Bound::Above(limit) => format!("{measured:.1} {unit} above, at most {limit}"),
     };

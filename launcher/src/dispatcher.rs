@@ -1,6 +1,6 @@
 //! Carries a run out: one thread, one wait, for guards, output, signals and the next deadline.
 //!
-//! Owns the descriptors of the run and the order in which things are told to the observer. [`crate::state`] decides; this acts.
+//! Owns the descriptors of the run and the order in which things are told to the observer. `crate::state` decides; this acts.
 //! Must not decide, print, or start a thread.
 //!
 //! When you change this:

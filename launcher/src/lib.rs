@@ -1,8 +1,8 @@
 //! Starts, watches and ends the ranks of a libtorch program.
 //!
 //! Purpose, by room: [`plan`] says what would run where; [`preflight`] says whether it would start;
-//! [`reach`] brings an allocator up; [`allocator`] and [`process`] start ranks and leave nothing behind;
-//! [`state`] decides and [`dispatcher`] acts; [`output`] and [`report`] write and print.
+//! `reach` brings an allocator up; [`allocator`] and [`process`] start ranks and leave nothing behind;
+//! `state` decides and [`dispatcher`] acts; `output` and [`report`] write and print.
 //! Must not exit, print (outside `report` and `commands`) or read the environment (outside `env_vars`' callers in `commands`).
 
 #[cfg(not(all(

@@ -1,6 +1,6 @@
 //! One verb a file. Each has its arguments and a `run` that gives the exit code.
 //!
-//! Only here the process's environment and working directory are read, into a [`Context`].
+//! Only here the process's environment and working directory are read, into a `Context`.
 
 pub mod run;
 

@@ -2,7 +2,7 @@
 //!
 //! Purpose, by module: [`elf`], [`symbols`] and [`fatbin`] say what a file is, [`loader`] repeats the dynamic loader's
 //! search on the facts of a host, [`digest`] says whether bytes are the expected ones, and [`verify`] turns all of it into
-//! findings with the codes of [`code`]. [`map`] is the one place that maps files.
+//! findings with the codes of [`code`]. `map` is the one place that maps files.
 //! Must not start a process, print, or read the environment.
 
 pub mod code;

@@ -1,7 +1,7 @@
 //! Processes: the guard, the spawning of ranks, the tree below them.
 //!
 //! Owns every system call about processes and signals, and with them this crate's only `unsafe` code beside `preflight::map`.
-//! Must not decide anything: [`crate::state`] decides, [`crate::dispatcher`] acts.
+//! Must not decide anything: `crate::state` decides, [`crate::dispatcher`] acts.
 //!
 //! ```text
 //! launcher (subreaper) ── SOCK_SEQPACKET ── guard (subreaper, own session) ── ranks (own process group each) ── …

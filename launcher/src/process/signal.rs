@@ -139,7 +139,7 @@ extern "C" fn handle(signal: libc::c_int) {
 /// signal would end this process without a word, and the ranks with it.
 ///
 /// A handler that does nothing, because what is ignored stays ignored over `execve`: cargo and whatever else this process
-/// starts is to have what this process was started with. Ranks have the default whatever that was, see [`reset_all`].
+/// starts is to have what this process was started with. Ranks have the default whatever that was, see `reset_all`.
 #[expect(unsafe_code, reason = "a signal handler is installed")]
 pub fn outlive_file_limit() {
     let ours = SigAction::new(SigHandler::Handler(pass_over), SaFlags::SA_RESTART, SigSet::empty());

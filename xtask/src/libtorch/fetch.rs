@@ -1,7 +1,7 @@
 //! Getting a libtorch into the user's store: the official archive for a CPU, else the torch wheel.
 //!
 //! Owns the order of the steps: lock, ways, what counts as what was asked for. How a variant comes into the store is
-//! [`super::stage`]'s. Must not print.
+//! `super::stage`'s. Must not print.
 
 mod error;
 mod wheels;

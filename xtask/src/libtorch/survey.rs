@@ -2,7 +2,7 @@
 //!
 //! Purpose: the facts that people ask for and that fit is decided on. Only headers, dynamic sections and the headers of GPU
 //! code are touched, so that a tree of 5 GB takes a fraction of a second; what needs every byte, the ABI digest, is
-//! [`super::inspect`]'s. Must not judge whether a host is served, and takes nothing from a name that a file can say.
+//! [`super::inspect()`]'s. Must not judge whether a host is served, and takes nothing from a name that a file can say.
 
 mod by_name;
 mod library;

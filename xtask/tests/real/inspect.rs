@@ -102,14 +102,17 @@ fn the_facts_of_the_cuda_wheel_are_those_that_are_known_of_it() {
 
     // The names of the table are in the libraries that load them.
     let loader = root.join("lib/libtorch_cuda.so");
-    for name in ["libtorch_cuda_linalg.so", "load_nvrtc"] {
+    for name in ["libtorch_cuda_linalg.so", "libnvrtc.so."] {
         let found = duct::cmd!("grep", "--quiet", "--text", "--fixed-strings", name, loader.as_str()).unchecked().run();
         assert!(found.unwrap().status.success(), "`{name}` is nowhere in `{loader}`");
     }
-    for file in ["libcaffe2_nvrtc.so", "libtorch_cuda_linalg.so"] {
-        let is_needed =
-            |library: &Value| library["needed"].as_array().is_some_and(|needed| needed.contains(&file.into()));
-        assert!(!libraries.iter().any(is_needed), "no NEEDED names `{file}`");
+    // The compiler is needed by the library that stands between, and by no other.
+    for (file, needed_by) in
+        [("libcaffe2_nvrtc.so", &[][..]), ("libtorch_cuda_linalg.so", &[]), ("libnvrtc.so.12", &["libcaffe2_nvrtc.so"])]
+    {
+        let needs = |library: &&Value| library["needed"].as_array().is_some_and(|needed| needed.contains(&file.into()));
+        let by: Vec<_> = libraries.iter().filter(needs).map(|library| library["file"].as_str().unwrap()).collect();
+        assert_eq!(by, needed_by, "{file}");
     }
 }
 

@@ -48,10 +48,12 @@ const fn optional(loader: &'static str, loads: &'static str, purpose: &'static s
 }
 
 /// The table. cuDNN 9 is cut into parts by what they compute, cuDNN 8 by inference and training.
-const TABLE: [Row; 21] = [
+const TABLE: [Row; 22] = [
     torch("libtorch_cuda.so", "libtorch_cuda_linalg.so", (1, 13), "linear algebra on the GPU"),
-    torch("libtorch_cuda.so", "libcaffe2_nvrtc.so", (1, 0), "kernels that are compiled while the program runs"),
-    torch("libtorch_hip.so", "libcaffe2_nvrtc.so", (1, 0), "kernels that are compiled while the program runs"),
+    // Torch has named the compiler itself since 1.9, and `libcaffe2_nvrtc` only where it was built to link it.
+    optional("libtorch_cuda.so", "libnvrtc.so.", "kernels that are compiled while the program runs"),
+    optional("libtorch_cuda.so", "libcaffe2_nvrtc.so", "kernels that are compiled while the program runs"),
+    optional("libtorch_hip.so", "libcaffe2_nvrtc.so", "kernels that are compiled while the program runs"),
     nvidia("libcudnn.so.9", "libcudnn_graph.so.9", "every call of cuDNN"),
     nvidia("libcudnn.so.9", "libcudnn_ops.so.9", "normalisation and other operations of cuDNN"),
     nvidia("libcudnn.so.9", "libcudnn_cnn.so.9", "convolutions"),

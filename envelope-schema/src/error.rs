@@ -125,7 +125,7 @@ fn place_of(path: &str) -> String {
     if path == "." { "the top level".to_owned() } else { format!("`{path}`") }
 }
 
-fn first_of(findings: &[Finding]) -> String {
+pub(crate) fn first_of(findings: &[Finding]) -> String {
     let Some(first) = findings.first() else { return "breaks a rule of the format".to_owned() };
     let text = format!("{}: {}", first.place, first.message);
     match findings.len() - 1 {

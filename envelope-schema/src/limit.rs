@@ -15,10 +15,15 @@ pub const MAX_BYTES: usize = 4 * 1024 * 1024;
 /// This version has 4. The parser below recurses once a level, and has its own bound at 128.
 pub const MAX_DEPTH: usize = 64;
 
-/// The text, when it is within the bounds.
+/// The text, when it is within the bounds of an envelope.
 pub(crate) fn check(bytes: &[u8]) -> Result<&str, EnvelopeError> {
-    if bytes.len() > MAX_BYTES {
-        return Err(EnvelopeError::TooLarge { size: bytes.len(), limit: MAX_BYTES });
+    within(bytes, MAX_BYTES)
+}
+
+/// The text, when it has at most `limit` bytes and is within the other bounds.
+pub(crate) fn within(bytes: &[u8], limit: usize) -> Result<&str, EnvelopeError> {
+    if bytes.len() > limit {
+        return Err(EnvelopeError::TooLarge { size: bytes.len(), limit });
     }
     if bytes.starts_with(b"\xEF\xBB\xBF") || bytes.starts_with(b"\xFE\xFF") || bytes.starts_with(b"\xFF\xFE") {
         return Err(EnvelopeError::ByteOrderMark);

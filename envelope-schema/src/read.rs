@@ -82,16 +82,17 @@ struct Header {
 
 /// Refuses a newer version. A text that has no readable header passes: the reader behind says what is wrong with it.
 fn probe(text: &str) -> Result<(), EnvelopeError> {
-    // serde_json would read an array as the struct.
-    if !text.trim_start().starts_with('{') {
-        return Ok(());
-    }
-    match serde_json::from_str::<Header>(text) {
-        Ok(header) if header.version > u64::from(VERSION) => {
-            Err(EnvelopeError::Newer { version: header.version, supported: VERSION })
-        }
+    match version_of(text) {
+        Some(version) if version > u64::from(VERSION) => Err(EnvelopeError::Newer { version, supported: VERSION }),
         _ => Ok(()),
     }
+}
+
+/// The version that a text's header states, where it has a readable one.
+pub(crate) fn version_of(text: &str) -> Option<u64> {
+    // serde_json would read an array as the struct.
+    let is_object = text.trim_start().starts_with('{');
+    is_object.then(|| serde_json::from_str::<Header>(text).ok()).flatten().map(|header| header.version)
 }
 
 fn envelope_of(node: &Node) -> Result<Envelope, EnvelopeError> {

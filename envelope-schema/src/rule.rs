@@ -51,6 +51,16 @@ pub(crate) const CODE: &str = "^[a-z0-9]+(-[a-z0-9]+)*$";
 /// A text with at least one character and no NUL.
 pub(crate) const TEXT: &str = r"^[^\x00]+$";
 
+/// A text without a NUL; may be empty.
+pub(crate) const NO_NUL: &str = r"^[^\x00]*$";
+
+/// A time in UTC, as in RFC 3339 with a `Z`: `2026-11-30T14:23:05Z`.
+pub(crate) const STAMP: &str =
+    r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:([0-5][0-9]|60)(\.[0-9]+)?Z$";
+
+/// A place on the PCI bus: domain, bus, device, function.
+pub(crate) const PCI_ADDRESS: &str = r"^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$";
+
 /// A variant id: `<family>/<name>`.
 pub(crate) const VARIANT_ID: &str = r"^[A-Za-z0-9_+][A-Za-z0-9._+-]*/[A-Za-z0-9_+][A-Za-z0-9._+-]*$";
 
@@ -141,6 +151,37 @@ pub(crate) fn is_text(text: &str) -> bool {
     !text.is_empty() && !text.contains('\0')
 }
 
+pub(crate) fn has_no_nul(text: &str) -> bool {
+    !text.contains('\0')
+}
+
+pub(crate) fn is_stamp(text: &str) -> bool {
+    let number = |text: &str, wanted: usize, range: std::ops::RangeInclusive<u32>| {
+        text.len() == wanted && is_digits(text) && text.parse().is_ok_and(|number| range.contains(&number))
+    };
+    let Some((date, time)) = text.strip_suffix('Z').and_then(|text| text.split_once('T')) else { return false };
+    let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
+    let date: Vec<_> = date.split('-').collect();
+    let time: Vec<_> = time.split(':').collect();
+    let ([year, month, day], [hour, minute, second]) = (date.as_slice(), time.as_slice()) else { return false };
+    is_digits(fraction)
+        && number(year, 4, 0..=9999)
+        && number(month, 2, 1..=12)
+        && number(day, 2, 1..=31)
+        && number(hour, 2, 0..=23)
+        && number(minute, 2, 0..=59)
+        && number(second, 2, 0..=60)
+}
+
+pub(crate) fn is_pci_address(text: &str) -> bool {
+    let parts: Vec<_> = text.split(':').collect();
+    let [domain, bus, rest] = parts.as_slice() else { return false };
+    let Some((device, function)) = rest.split_once('.') else { return false };
+    let is_hex =
+        |text: &str, lengths: std::ops::RangeInclusive<usize>| lengths.contains(&text.len()) && is_lower_hex(text);
+    is_hex(domain, 4..=8) && is_hex(bus, 2..=2) && is_hex(device, 2..=2) && matches!(function.as_bytes(), [b'0'..=b'7'])
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -160,6 +201,8 @@ mod tests {
             "[\\x00-\\x20\\x7f/.]{0,3}",
             ".{250,256}",
             "(sm_?|compute_)?[0-9]{0,4}[.]?[0-9]?[abf]?(@[0-9]{0,5}[.][0-9]{0,2})?",
+            "[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-6][0-9]:[0-6][0-9]([.][0-9]{0,2})?Z?",
+            "[0-9a-g]{3,9}:[0-9a-g]{2}:[0-9A-g]{1,3}[.][0-9]",
             "gfx[0-9a-g]{0,5}(-[0-9a-g])?(-generic)?(:sramecc[+-]?)?(:xnack[+-]?)?",
             "[0-9]{0,5}[.][0-9]{0,5}([.][0-9])?",
         ]
@@ -215,6 +258,9 @@ mod tests {
         (FILE_NAME, is_file_name),
         (CODE, is_code),
         (TEXT, is_text),
+        (NO_NUL, has_no_nul),
+        (STAMP, is_stamp),
+        (PCI_ADDRESS, is_pci_address),
         (VARIANT_ID, is_variant_id),
         (CAPABILITY, is_text_of::<Capability>),
         (CUDA_ARCH, is_text_of::<CudaArch>),

@@ -10,6 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
 
 use crate::envelope::{Envelope, PerHostEnvelope};
+use crate::facts::ClusterFacts;
 use crate::rule;
 
 /// How a schema's file name ends.
@@ -18,6 +19,7 @@ pub const SUFFIX: &str = ".schema.json";
 /// Every schema: its file name below `schema/` and its text with a final newline, sorted by name.
 pub fn files() -> Vec<(&'static str, String)> {
     vec![
+        ("cluster-facts.schema.json", text(root::<ClusterFacts>())),
         ("envelope.schema.json", text(envelope())),
         ("per-host-envelope.schema.json", text(per_host_envelope())),
         ("per-host-map.schema.json", text(per_host_map())),

@@ -32,7 +32,12 @@ pub fn seal(mut envelope: Envelope) -> Envelope {
 
 /// The text of the file, with its final newline.
 pub fn to_text(envelope: &Envelope) -> String {
-    let mut text = serde_json::to_string_pretty(envelope).expect(ALWAYS_JSON);
+    pretty(envelope)
+}
+
+/// A text for people: indented, with a final newline.
+pub(crate) fn pretty(value: &impl Serialize) -> String {
+    let mut text = serde_json::to_string_pretty(value).expect(ALWAYS_JSON);
     text.push('\n');
     text
 }

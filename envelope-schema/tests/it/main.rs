@@ -3,6 +3,7 @@
 //! One program, since linking costs more than running.
 
 mod agreement;
+mod facts;
 mod fixture;
 mod fixtures;
 mod published;

@@ -12,6 +12,25 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("schema")
 }
 
+/// The validator of a checked-in schema.
+pub(crate) fn validator(name: &str) -> Validator {
+    let text = fs_err::read(folder().join(name)).expect("the schema is checked in");
+    let schema: Value = serde_json::from_slice(&text).expect("a schema is JSON");
+    jsonschema::draft202012::new(&schema).expect("a valid schema")
+}
+
+/// Where and why a validator rejects a value, sorted, each once.
+pub(crate) fn rejections_of(validator: &Validator, value: &Value) -> Vec<Rejection> {
+    let rejection = |error: jsonschema::ValidationError<'_>| Rejection {
+        at: error.instance_path().to_string(),
+        keyword: error.kind().keyword().to_owned(),
+    };
+    let mut rejections: Vec<_> = validator.iter_errors(value).map(rejection).collect();
+    rejections.sort();
+    rejections.dedup();
+    rejections
+}
+
 /// One validator a schema, from the checked-in files and not from the types.
 pub(crate) struct Validators {
     envelope: Validator,
@@ -21,15 +40,10 @@ pub(crate) struct Validators {
 
 impl Validators {
     pub(crate) fn new() -> Self {
-        let of = |name: &str| {
-            let text = fs_err::read(folder().join(name)).expect("the schema is checked in");
-            let schema: Value = serde_json::from_slice(&text).expect("a schema is JSON");
-            jsonschema::draft202012::new(&schema).expect("a valid schema")
-        };
         Self {
-            envelope: of("envelope.schema.json"),
-            per_host: of("per-host-envelope.schema.json"),
-            map: of("per-host-map.schema.json"),
+            envelope: validator("envelope.schema.json"),
+            per_host: validator("per-host-envelope.schema.json"),
+            map: validator("per-host-map.schema.json"),
         }
     }
 
@@ -47,17 +61,7 @@ impl Validators {
 
     /// Where and why it rejects, sorted, each once.
     pub(crate) fn rejections(&self, reader: Reader, value: &Value) -> Vec<Rejection> {
-        let mut rejections: Vec<_> = self
-            .of(reader)
-            .iter_errors(value)
-            .map(|error| Rejection {
-                at: error.instance_path().to_string(),
-                keyword: error.kind().keyword().to_owned(),
-            })
-            .collect();
-        rejections.sort();
-        rejections.dedup();
-        rejections
+        rejections_of(self.of(reader), value)
     }
 }
 

@@ -1,0 +1,190 @@
+//! `cluster.facts.json` against its fixtures and its schema: `fixtures/facts`.
+//!
+//! `NAME.json` has the bytes, `NAME.expected.json` is an [`Expected`].
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::Value;
+use torchlift_schema::facts::{self, FactsError};
+use torchlift_schema::{ClusterFacts, Place};
+
+use crate::fixture::{ExpectedFinding, Refusal, Verdict};
+use crate::schema::{rejections_of, validator};
+
+/// What a reader makes of a file of facts.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Expected {
+    #[serde(rename = "why")]
+    _why: String,
+    /// Names of the hosts of a good one.
+    hosts: Option<Vec<String>>,
+    /// How a bad one is refused.
+    error: Option<Refusal>,
+    /// Every value finding of a bad one.
+    #[serde(default)]
+    findings: Vec<ExpectedFinding>,
+    /// What an independent validator says.
+    schema: Verdict,
+    /// Why a schema takes what the reader refuses: required then.
+    schema_because: Option<String>,
+}
+
+struct Fixture {
+    name: String,
+    bytes: Vec<u8>,
+    expected: Expected,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/facts")
+}
+
+fn all() -> Vec<Fixture> {
+    let mut fixtures = Vec::new();
+    for folder in ["valid", "broken", "future"] {
+        let entries = fs_err::read_dir(root().join(folder)).expect("the folder is there");
+        let files: BTreeSet<PathBuf> = entries.map(|entry| entry.expect("a readable entry").path()).collect();
+        for file in &files {
+            let text = file.to_str().expect("names are UTF-8");
+            if let Some(stem) = text.strip_suffix(".expected.json") {
+                assert!(files.contains(Path::new(&format!("{stem}.json"))), "{text} belongs to no file");
+                continue;
+            }
+            let beside = text.replace(".json", ".expected.json");
+            let expected = fs_err::read(&beside).expect("there is an expected result");
+            let stem = file.file_stem().expect("a name").to_str().expect("names are UTF-8");
+            fixtures.push(Fixture {
+                name: format!("{folder}/{stem}"),
+                bytes: fs_err::read(file).expect("fixtures are readable"),
+                expected: serde_json::from_slice(&expected).unwrap_or_else(|error| panic!("{beside}: {error}")),
+            });
+        }
+    }
+    fixtures
+}
+
+#[test]
+fn every_fixture_reads_as_it_says() {
+    let mut wrong = Vec::new();
+    for Fixture { name, bytes, expected } in all() {
+        let result = facts::read(&bytes);
+        let mut same = |what: &str, wanted: String, found: String| {
+            if wanted != found {
+                wrong.push(format!("{name}: {what}: wanted {wanted}\n      found {found}"));
+            }
+        };
+        match (&expected.hosts, &expected.error, &result) {
+            (Some(hosts), None, Ok(facts)) => {
+                same("hosts", format!("{hosts:?}"), format!("{:?}", facts.hosts.keys().collect::<Vec<_>>()));
+            }
+            (None, Some(wanted), Err(error)) => {
+                same("code", wanted.code.clone(), error.code().to_owned());
+                same("path", format!("{:?}", wanted.path), format!("{:?}", error.path().map(str::to_owned)));
+                same("says", wanted.says.clone(), error.to_string());
+                let found = match error {
+                    FactsError::Values { findings } => findings.as_slice(),
+                    _ => &[],
+                };
+                let found = found.iter().map(|finding| {
+                    (finding.code.clone(), finding.place.key.clone().unwrap_or_default(), finding.message.clone())
+                });
+                let wanted = expected.findings.iter().map(|it| (it.code.clone(), it.key.clone(), it.says.clone()));
+                same(
+                    "findings",
+                    format!("{:#?}", wanted.collect::<Vec<_>>()),
+                    format!("{:#?}", found.collect::<Vec<_>>()),
+                );
+            }
+            _ => same("result", "the other one".to_owned(), format!("{:?}", result.map(|facts| facts.hosts.len()))),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_folders_hold_what_their_names_say() {
+    let fixtures = all();
+    let of = |folder: &str| fixtures.iter().filter(|fixture| fixture.name.starts_with(folder)).collect::<Vec<_>>();
+    assert!(of("valid").len() >= 6 && of("broken").len() >= 15 && of("future").len() >= 3);
+    assert!(of("valid").iter().all(|fixture| fixture.expected.hosts.is_some()));
+    assert!(of("broken").iter().all(|fixture| fixture.expected.error.is_some()));
+}
+
+#[test]
+fn a_good_file_of_this_revision_is_written_as_it_was_read() {
+    for Fixture { name, bytes, .. } in all() {
+        if name.starts_with("valid/") {
+            let text = facts::to_text(&facts::read(&bytes).expect("a good one"));
+            assert!(text.as_bytes() == bytes, "{name} is not in canonical order; it should be\n{text}");
+        }
+    }
+}
+
+#[test]
+fn an_independent_validator_agrees_wherever_a_schema_can_say_it() {
+    let validator = validator("cluster-facts.schema.json");
+    let mut wrong = Vec::new();
+    for Fixture { name, bytes, expected } in all() {
+        let Ok(value) = serde_json::from_slice::<Value>(&bytes) else {
+            assert!(matches!(&expected.schema, Verdict::Word(word) if word == "unparsable"), "{name}: is no JSON");
+            continue;
+        };
+        let wanted = match expected.schema {
+            Verdict::Rejects(mut wanted) => {
+                wanted.sort();
+                wanted
+            }
+            Verdict::Word(word) => {
+                assert_eq!(word, "accepts", "{name}");
+                let is_explained = expected.schema_because.is_some() == expected.error.is_some();
+                assert!(is_explained, "{name}: `schema_because` belongs to what a schema cannot say, and only there");
+                Vec::new()
+            }
+        };
+        let found = rejections_of(&validator, &value);
+        if wanted != found {
+            wrong.push(format!("{name}: wanted {wanted:?}\n      found {found:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_error_has_a_hint_and_becomes_findings_with_their_place() {
+    for Fixture { name, bytes, expected } in all() {
+        let Err(error) = facts::read(&bytes) else { continue };
+        let (hint, count) = (error.hint(), expected.findings.len().max(1));
+        assert!(!hint.is_empty() && !hint.ends_with('.'), "{name}: {hint}");
+        let findings = error.into_findings(&Place::file("cluster.facts.json"));
+        assert_eq!(findings.len(), count, "{name}");
+        let is_placed = |finding: &torchlift_schema::Finding| {
+            finding.is_error() && finding.remedy.as_deref() == Some(hint) && finding.place.file.is_some()
+        };
+        assert!(findings.iter().all(is_placed), "{name}: {findings:?}");
+    }
+}
+
+#[test]
+fn what_is_larger_than_any_file_of_facts_is_not_parsed() {
+    let error = facts::read(&vec![b' '; facts::MAX_BYTES + 1]).expect_err("too large");
+    assert_eq!(error.code(), "facts-too-large");
+}
+
+#[test]
+fn changed_bytes_are_read_or_refused_and_never_panic() {
+    let fixture = all().into_iter().find(|fixture| fixture.name == "valid/full").expect("it is there");
+    // Every byte once, by something that JSON knows and something that it does not.
+    for at in (0..fixture.bytes.len()).step_by(3) {
+        for byte in [b'"', b'9', b'{', 0] {
+            let mut bytes = fixture.bytes.clone();
+            bytes[at] = byte;
+            if let Ok(facts) = facts::read(&bytes) {
+                assert_eq!(facts.validate(), []);
+            }
+        }
+    }
+    assert_eq!(ClusterFacts::default().validate(), []);
+}

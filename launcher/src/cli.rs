@@ -21,6 +21,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Run(commands::run::RunArgs),
+    Probe(commands::probe::ProbeArgs),
 }
 
 /// Parses the process's arguments, runs the verb and gives its exit code.
@@ -41,6 +42,7 @@ fn run(args: Vec<OsString>) -> Result<u8, CommandError> {
     let context = Context::from_process()?;
     match cli.verb {
         Verb::Run(args) => commands::run::run(&args, context),
+        Verb::Probe(args) => commands::probe::run(&args, &context),
     }
 }
 

@@ -28,12 +28,16 @@ pub const TORCHLIFT_INTERNAL_PREFIX: &str = "TORCHLIFT_INTERNAL";
 pub const TORCHLIFT_INTERNAL_BUILD_LOCK: &str = "TORCHLIFT_INTERNAL_BUILD_LOCK";
 /// Names the file to which a test that cannot run appends why; set by `cargo xtask test`.
 pub const TORCHLIFT_TEST_SKIPS: &str = "TORCHLIFT_TEST_SKIPS";
+/// Names the `torchlift` that was built for old systems to its tests; set by `.ci/run`.
+pub const TORCHLIFT_TEST_OLD_HOSTS_BINARY: &str = "TORCHLIFT_TEST_OLD_HOSTS_BINARY";
 /// The loader's search path.
 pub const LD_LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 /// Where what can be made again is kept; default `~/.cache`. Digests are remembered below it.
 pub const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
 /// Where a user's own data lies; default `~/.local/share`.
 pub const XDG_DATA_HOME: &str = "XDG_DATA_HOME";
+/// Where temporary files go; default `/tmp`.
+pub const TMPDIR: &str = "TMPDIR";
 /// The user's home.
 pub const HOME: &str = "HOME";
 /// Folders in which a program that is named without one is looked for.

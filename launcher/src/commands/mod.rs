@@ -2,6 +2,7 @@
 //!
 //! Only here the process's environment and working directory are read, into a `Context`.
 
+pub mod probe;
 pub mod run;
 
 use std::collections::BTreeMap;

@@ -13,8 +13,8 @@ mod tests;
 
 pub(crate) use layout::{Planned, build, program};
 pub use request::{Device, HostRequest, Program, RunRequest};
-pub use run_id::run_id;
 pub(crate) use run_id::stamp;
+pub use run_id::{days_since, run_id};
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

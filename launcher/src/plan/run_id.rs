@@ -39,6 +39,31 @@ fn civil(days_since_1970: u64) -> (u64, u64, u64) {
     (year, month, day)
 }
 
+/// Whole days from a stamp in the form of `stamp` to `wall`; none for another text, and for a time to come.
+pub fn days_since(stamp: &str, wall: Duration) -> Option<u64> {
+    let (date, time) = stamp.strip_suffix('Z')?.split_once('T')?;
+    let mut date = date.split('-').map(str::parse::<u64>);
+    let (year, month, day) = (date.next()?.ok()?, date.next()?.ok()?, date.next()?.ok()?);
+    let mut time = time.split(':').map(|part| part.split('.').next().unwrap_or(part).parse::<u64>());
+    let (hour, minute, second) = (time.next()?.ok()?, time.next()?.ok()?, time.next()?.ok()?);
+    let is_date = (1970..10_000).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
+    let is_time = hour < 24 && minute < 60 && second < 61;
+    if !is_date || !is_time {
+        return None;
+    }
+    let then = day_number(year, month, day)? * 86_400 + hour * 3600 + minute * 60 + second;
+    Some(wall.as_secs().checked_sub(then)? / 86_400)
+}
+
+/// Days since 1970 of a date: the other way round as [`civil`].
+fn day_number(year: u64, month: u64, day: u64) -> Option<u64> {
+    let year_from_march = if month > 2 { year } else { year - 1 };
+    let month_from_march = (month + 9) % 12;
+    let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
+    let leaps = year_from_march / 4 - year_from_march / 100 + year_from_march / 400;
+    (365 * year_from_march + leaps + day_of_year).checked_sub(719_468)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,6 +80,27 @@ mod tests {
             (4_107_542_400, "2100-03-01T00:00:00.000Z"),
         ] {
             assert_eq!(stamp(Duration::from_secs(seconds)), text);
+        }
+    }
+
+    #[test]
+    fn a_stamp_is_as_many_days_ago_as_it_says() {
+        for day in (0..60_000).step_by(7).chain([11_016, 11_017, 19_781, 19_782]) {
+            let wall = Duration::from_secs(day * 86_400 + 3_723);
+            assert_eq!(days_since(&stamp(wall), wall + Duration::from_secs(86_400 * 91 - 1)), Some(90), "{day}");
+            assert_eq!(days_since(&stamp(wall), wall), Some(0), "{day}");
+        }
+        let now = Duration::from_secs(1_796_048_585);
+        assert_eq!(days_since("2026-11-30T14:23:06Z", now), None, "a time to come");
+        for wrong in [
+            "",
+            "2026-11-30",
+            "2026-13-30T14:23:05Z",
+            "2026-11-30T24:23:05Z",
+            "x-11-30T14:23:05Z",
+            "1969-01-01T00:00:00Z",
+        ] {
+            assert_eq!(days_since(wrong, now), None, "{wrong}");
         }
     }
 

@@ -52,6 +52,14 @@ pub const DRIVER_TOO_OLD: &str = "driver-too-old";
 pub const DRIVER_BY_COMPAT: &str = "driver-by-compat";
 /// Whether the driver serves the code is not known: a warning.
 pub const DRIVER_UNKNOWN: &str = "driver-unknown";
+/// A fact of a host could not be read.
+pub const HOST_FACT_UNREAD: &str = "host-fact-unread";
+/// A GPU driver is there and cannot be used.
+pub const GPU_DRIVER_BROKEN: &str = "gpu-driver-broken";
+/// A card is there and does not say what it is, or may not be used.
+pub const GPU_UNREADABLE: &str = "gpu-unreadable";
+/// Cards are plugged in and have no driver.
+pub const GPU_WITHOUT_DRIVER: &str = "gpu-without-driver";
 
 /// Every code with its meaning, for docs and tests.
 pub const TABLE: &[(&str, &str)] = &[
@@ -78,6 +86,10 @@ pub const TABLE: &[(&str, &str)] = &[
     (DRIVER_TOO_OLD, "the driver is older than the code needs"),
     (DRIVER_BY_COMPAT, "the driver serves the code by a compatibility package alone"),
     (DRIVER_UNKNOWN, "whether the driver serves the code is not known"),
+    (HOST_FACT_UNREAD, "a fact of a host could not be read"),
+    (GPU_DRIVER_BROKEN, "a GPU driver is there and cannot be used"),
+    (GPU_UNREADABLE, "a card does not say what it is, or may not be used"),
+    (GPU_WITHOUT_DRIVER, "cards are plugged in and have no driver"),
 ];
 
 /// Codes that say: these are not the bytes that were verified. They cannot be accepted.

@@ -6,6 +6,7 @@
 pub(crate) mod console;
 pub(crate) mod dry_run;
 pub mod failure;
+pub mod host;
 pub(crate) mod json;
 pub(crate) mod record;
 pub(crate) mod shown;

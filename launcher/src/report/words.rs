@@ -52,6 +52,19 @@ pub(crate) fn span(span: Duration) -> String {
     }
 }
 
+/// A number of bytes for people, in the largest binary unit of which there is one: `512 B`, `1.5 MiB`, `79.6 GiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let unit = (bytes.max(1).ilog2() / 10).min(UNITS.len() as u32 - 1);
+    let whole = 1_u64 << (10 * unit);
+    let name = UNITS[unit as usize];
+    // In tenths; what is a multiple of the unit has none.
+    match (u128::from(bytes) * 10 / u128::from(whole)) as u64 {
+        tenths if bytes.is_multiple_of(whole) || tenths >= 10_000 => format!("{} {name}", tenths / 10),
+        tenths => format!("{}.{} {name}", tenths / 10, tenths % 10),
+    }
+}
+
 /// `1 rank`, `4 ranks`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
     let ending = if number == 1 { "" } else { "s" };
@@ -76,6 +89,22 @@ pub(crate) fn ranks(ranks: &[Rank]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_size_is_told_in_its_own_unit() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1 KiB"),
+            (1536, "1.5 KiB"),
+            (40 << 30, "40 GiB"),
+            ((80 << 30) - 1, "79.9 GiB"),
+            (1 << 50, "1024 TiB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+        assert!(size(u64::MAX).ends_with(" TiB"));
+    }
 
     #[test]
     fn spans_have_the_unit_that_matters() {

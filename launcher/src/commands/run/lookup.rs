@@ -14,7 +14,7 @@ fn folders<'a>(path: Option<&'a OsStr>, cwd: &'a Path) -> impl Iterator<Item = P
 }
 
 /// The first executable file of that name in the folders of `path`.
-pub(super) fn find(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Option<PathBuf> {
+pub(in crate::commands) fn find(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Option<PathBuf> {
     if name.is_empty() {
         return None;
     }

@@ -15,6 +15,7 @@ pub(crate) use arguments::RunArgs;
 pub use envelopes::{NamedProgram, read as read_envelopes};
 pub use execute::execute;
 pub use flags::{Format, RUNS_DIR, RunFlags, RunOptions};
+pub(super) use lookup::find as find_program;
 
 use crate::commands::Context;
 use crate::error::CommandError;

@@ -69,6 +69,11 @@ impl LdCache {
         self.count == 0
     }
 
+    /// How many entries it has; a library has one for each of its builds.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
     /// The path for `name` among the entries with `flags` (libc and machine), by the best of `hwcaps` (best first).
     pub fn lookup(&self, name: &str, flags: u32, hwcaps: &[String]) -> Option<PathBuf> {
         let mut best: Option<(usize, &str)> = None;

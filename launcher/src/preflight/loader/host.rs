@@ -17,6 +17,8 @@ pub struct HostLibraries {
     pub hwcaps: Vec<String>,
     /// The folders that are searched last, in order.
     pub default_folders: Vec<PathBuf>,
+    /// The loader itself, links followed; none where it is not at its usual place.
+    pub loader: Option<PathBuf>,
     /// `/etc/ld.so.cache`.
     pub cache: LdCache,
     /// `/etc/ld.so.conf`. The loader does not read that file, `ldconfig` does: it is only read to say that it was
@@ -27,6 +29,9 @@ pub struct HostLibraries {
 /// How deep files of `ld.so.conf` may include each other; a file that includes itself ends there.
 const MAX_INCLUDES: u8 = 8;
 
+/// Where `ldconfig` leaves what it found.
+pub(in crate::preflight) const CACHE: &str = "/etc/ld.so.cache";
+
 /// The usual path of the loader, by architecture.
 #[cfg(target_arch = "x86_64")]
 const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
@@ -36,7 +41,8 @@ const LOADER: &str = "/lib/ld-linux-aarch64.so.1";
 impl HostLibraries {
     /// The facts of the machine that this runs on.
     pub fn of_this_host() -> Self {
-        let lib = lib_of_loader(&fs_err::canonicalize(LOADER).unwrap_or_default());
+        let loader = fs_err::canonicalize(LOADER).ok();
+        let lib = lib_of_loader(loader.as_deref().unwrap_or(Path::new("")));
         let default_folders = default_folders(&lib);
         Self {
             arch: std::env::consts::ARCH.to_owned(),
@@ -44,7 +50,8 @@ impl HostLibraries {
             platform: Some(platform()),
             hwcaps: hwcaps(),
             default_folders,
-            cache: LdCache::read(Path::new("/etc/ld.so.cache")),
+            loader,
+            cache: LdCache::read(Path::new(CACHE)),
             configuration: PathBuf::from("/etc/ld.so.conf"),
         }
     }

@@ -17,9 +17,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::elf::{self, ElfError, ElfFacts};
+use super::elf::{self, ByteOrder, Class, ElfError, ElfFacts, Kind};
 
 pub use cache::LdCache;
+pub(in crate::preflight) use host::CACHE;
 pub use host::HostLibraries;
 
 use search::{Found, Searcher};
@@ -182,6 +183,43 @@ pub fn closure(
     walk.add_interpreter();
     walk.run();
     Ok(walk.finish())
+}
+
+/// The file that the loader of `host` would take for `name`, asked for by a program for `arch` that lies in `cwd` and has
+/// no search paths of its own.
+///
+/// # Errors
+/// When no folder has it, or the file that would be taken is no library.
+pub fn locate(
+    name: &str,
+    arch: &str,
+    library_path: &LibraryPath,
+    cwd: &Path,
+    host: &HostLibraries,
+) -> Result<Loaded, Box<Missing>> {
+    let program = ElfFacts {
+        class: Class::Bits64,
+        byte_order: ByteOrder::Little,
+        arch: arch.to_owned(),
+        kind: Kind::PositionIndependent,
+        is_dynamic: true,
+        soname: None,
+        needed: vec![name.to_owned()],
+        rpath: Vec::new(),
+        runpath: None,
+        interpreter: None,
+        build_id: None,
+        version_needs: Vec::new(),
+        version_defs: Vec::new(),
+        has_symbol_versions: false,
+        has_nodefaultlib: false,
+    };
+    let mut searcher = Searcher::new(library_path, cwd, host, &program, cwd);
+    let needed_by = cwd.to_owned();
+    match searcher.search(name, 0, &[Object::program(cwd, program)]) {
+        Found::At { path, how, facts } => Ok(Loaded { name: name.to_owned(), path, needed_by, how, facts: *facts }),
+        Found::Nowhere(missing) => Err(Box::new(Missing { needed_by, ..missing })),
+    }
 }
 
 /// An object on its way into the closure.

@@ -1,0 +1,42 @@
+//! Asks this machine what it is, in a given environment.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use torchlift_schema::HostFacts;
+use torchlift_schema::host::DiskPurpose;
+
+use crate::clock;
+use crate::commands::run::find_program;
+use crate::env_vars;
+use crate::preflight::gpu::{Nvml, Sources};
+use crate::preflight::host::{self, Question, Roots};
+use crate::preflight::loader::{HostLibraries, LibraryPath};
+
+/// How long NVIDIA's library, and its command, may take: with many cards and no persistence daemon some seconds.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Where processes share memory.
+const SHARED: &str = "/dev/shm";
+
+/// Reads this machine: for a process with this environment in `cwd`, with the room in the folder of the `project`.
+pub fn of_this_machine(env: &BTreeMap<OsString, OsString>, cwd: &Path, project: &Path) -> HostFacts {
+    let variable = |name: &str| env.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty());
+    let nvidia_smi = find_program(OsStr::new("nvidia-smi"), variable(env_vars::PATH), cwd);
+    let temporary = variable(env_vars::TMPDIR).map_or_else(|| PathBuf::from("/tmp"), |folder| cwd.join(folder));
+    host::read(&Question {
+        roots: &Roots::default(),
+        arch: std::env::consts::ARCH,
+        libraries: &HostLibraries::of_this_host(),
+        library_path: &variable(env_vars::LD_LIBRARY_PATH).map(LibraryPath::parse).unwrap_or_default(),
+        cwd,
+        folders: &[
+            (project.to_owned(), DiskPurpose::Project),
+            (temporary, DiskPurpose::Temporary),
+            (PathBuf::from(SHARED), DiskPurpose::Shared),
+        ],
+        cards: &Sources { nvml: Nvml::Search, nvidia_smi, patience: PATIENCE },
+        now: clock::wall(),
+    })
+}

@@ -1,0 +1,91 @@
+//! Which cards are here, and which driver serves them?
+//!
+//! Purpose: NVIDIA's cards by its own library (`nvml`), and where that cannot be used or leaves something open by the
+//! kernel's files (`kernel`) and its command (`smi`); those of a Tegra by the device tree (`tegra`); AMD's by the
+//! kernel's files alone (`amd`). `merge` puts together what several sources say of one card.
+//! Owns the difference between *no card* and *a card that cannot be used*: the second is a problem, always.
+//! Starts no process but `nvidia-smi`, with a time limit. Must not print, or read the environment.
+
+mod amd;
+mod compat;
+mod kernel;
+mod merge;
+mod nvml;
+mod pci;
+mod smi;
+mod tegra;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use torchlift_schema::Finding;
+use torchlift_schema::host::{AmdDriver, Gpu, NvidiaDriver};
+
+use super::host::{Problems, Roots};
+use super::loader::{HostLibraries, LibraryPath};
+
+pub(super) use pci::address as pci_address;
+
+/// What may be asked beside the kernel's files.
+#[derive(Clone, Debug)]
+pub struct Sources<'a> {
+    /// NVIDIA's library: searched for as the loader does.
+    pub nvml: Nvml<'a>,
+    /// `nvidia-smi`, where it was found; it is started with a time limit when the library does not answer.
+    pub nvidia_smi: Option<PathBuf>,
+    /// How long each of the two may take.
+    pub patience: Duration,
+}
+
+/// Whether NVIDIA's library is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nvml<'a> {
+    /// The one that the loader finds.
+    Search,
+    /// This file.
+    File(&'a Path),
+    /// No: what is read are the files of another machine.
+    Never,
+}
+
+/// What is asked.
+#[derive(Debug)]
+pub struct Question<'a> {
+    /// Where the host's files are.
+    pub roots: &'a Roots,
+    /// CPU architecture as in a target triple.
+    pub arch: &'a str,
+    /// Where the host's libraries are.
+    pub libraries: &'a HostLibraries,
+    /// LD_LIBRARY_PATH of the environment that is asked about.
+    pub library_path: &'a LibraryPath,
+    /// The working directory, for relative elements of it.
+    pub cwd: &'a Path,
+    /// What may be asked beside the kernel's files.
+    pub sources: &'a Sources<'a>,
+    /// The machine's memory, which a Tegra's card shares.
+    pub memory: Option<u64>,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct Cards {
+    /// The NVIDIA driver.
+    pub nvidia: Option<NvidiaDriver>,
+    /// The AMD driver.
+    pub amd: Option<AmdDriver>,
+    /// NVIDIA's cards, then AMD's, each by index.
+    pub gpus: Vec<Gpu>,
+    /// What is broken or could not be read.
+    pub problems: Vec<Finding>,
+}
+
+/// Reads the cards of a host.
+pub fn read(question: &Question<'_>) -> Cards {
+    let mut problems = Problems::default();
+    let (nvidia, mut gpus) = merge::nvidia(question, &mut problems);
+    let (amd, amd_cards) = amd::read(question.roots, &mut problems);
+    pci::without_driver(question.roots, nvidia.is_some(), amd::is_loaded(question.roots), &mut problems);
+    gpus.extend(amd_cards);
+    Cards { nvidia, amd, gpus, problems: problems.list }
+}

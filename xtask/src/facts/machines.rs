@@ -7,11 +7,15 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 
 use torchlift::env_vars::HSA_OVERRIDE_GFX_VERSION;
-use torchlift::preflight::fit::{Device, Isa};
+use torchlift::preflight::code;
+use torchlift::preflight::fit::{Compat, Device, Driver, Isa};
+use torchlift_schema::Finding;
 use torchlift_schema::gpu::{CudaArch, GfxTarget};
+use torchlift_schema::host::{Gpu, LibcFlavour, NvidiaDriver, Vendor};
 
+use super::hosts::{KnownHost, KnownHosts};
 use crate::cluster::{Cluster, Host, Job, Kind};
-use crate::libtorch::auto::{Gpus, Machine};
+use crate::libtorch::auto::{Gpus, Libc, Machine};
 use crate::toolchain::Env;
 
 /// The chosen hosts by the index of their kind.
@@ -19,14 +23,18 @@ pub(super) fn by_kind(
     cluster: &Cluster,
     job: &Job,
     hosts: &[&Host],
+    known: &KnownHosts,
     env: &Env,
-    prefers_cuda: bool,
 ) -> BTreeMap<usize, Vec<Machine>> {
     let mut machines: BTreeMap<usize, Vec<Machine>> = BTreeMap::new();
     for host in hosts {
         let Some(kind) = cluster.kinds.get(host.kind) else { continue };
-        let machine =
-            Machine { gfx_override: gfx_override(host, job, env), ..Machine::unknown(&host.name, prefers_cuda) };
+        let machine = match known.get(&host.name) {
+            Some(known) => of_facts(&host.name, known),
+            // Of another machine than this one, that has no facts.
+            None => Machine::unknown(&host.name, false),
+        };
+        let machine = Machine { gfx_override: gfx_override(host, job, env), ..machine };
         let machine = match stated(kind) {
             Some(devices) => Machine { gpus: Gpus::Known(devices), ..machine },
             None => machine,
@@ -34,6 +42,53 @@ pub(super) fn by_kind(
         machines.entry(host.kind).or_default().push(machine);
     }
     machines
+}
+
+/// A host as its facts have it.
+fn of_facts(name: &str, known: &KnownHost) -> Machine {
+    let facts = &known.facts;
+    let cards: Vec<&Gpu> = known.cards().collect();
+    let devices: Vec<Device> = cards.iter().filter_map(|card| device(card)).collect();
+    // A card that does not say what it is, and a driver that cannot be asked, may be anything.
+    let is_unclear =
+        devices.len() < cards.len() || (facts.gpus.is_empty() && facts.problems.iter().any(is_about_cards));
+    let gpus = if is_unclear { Gpus::Unknown { prefers_cuda: facts.nvidia.is_some() } } else { Gpus::Known(devices) };
+    let libc = facts.libc.as_ref().and_then(|libc| match libc.flavour {
+        LibcFlavour::Glibc => libc.version.as_ref()?.parse().ok().map(Libc::Glibc),
+        LibcFlavour::Musl => Some(Libc::Musl),
+    });
+    let driver = facts.nvidia.as_ref().and_then(driver);
+    Machine { name: name.to_owned(), gpus, driver, gfx_override: None, libc }
+}
+
+/// Cards that have no driver are none that a program could use.
+fn is_about_cards(problem: &Finding) -> bool {
+    [code::GPU_DRIVER_BROKEN, code::GPU_UNREADABLE].contains(&problem.code.as_str())
+}
+
+fn device(card: &Gpu) -> Option<Device> {
+    let isa = match card.vendor {
+        Vendor::Nvidia => Isa::Cuda(card.capability?),
+        Vendor::Amd => Isa::Gfx(card.gfx?),
+    };
+    Some(Device::found(card.index, card.name.as_deref(), card.uuid.as_deref(), isa))
+}
+
+/// What is known of a driver; none where it says neither its version nor the CUDA that it serves, as a Tegra's.
+fn driver(facts: &NvidiaDriver) -> Option<Driver> {
+    let compat = facts.compat.iter().filter_map(|compat| {
+        Some(Compat {
+            folder: compat.folder.clone(),
+            version: compat.driver.parse().ok()?,
+            is_loaded: compat.is_loaded,
+        })
+    });
+    let driver = Driver {
+        version: facts.version.as_ref().and_then(|version| version.parse().ok()),
+        cuda: facts.cuda,
+        compat: compat.collect(),
+    };
+    (driver.version.is_some() || driver.cuda.is_some()).then_some(driver)
 }
 
 /// The cards that `gpus` of a kind states.

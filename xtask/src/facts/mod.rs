@@ -4,6 +4,7 @@
 //! Owns the order in which things can be read at once. Decides nothing: what is wrong with a cluster is said by
 //! [`crate::cluster`] and [`crate::plan`], and collected here so that all of it is told together.
 
+mod hosts;
 mod machines;
 mod variant;
 
@@ -20,10 +21,12 @@ use crate::cluster::{self, Accept, Cluster, Host, Job, LibtorchChoice, Reach};
 use crate::commands::Context;
 use crate::error::CommandError;
 use crate::libtorch::auto::Chosen;
-use crate::libtorch::{Hold, Places, Stores, Variant, Wanted, find, wanted};
+use crate::libtorch::{Hold, Places, Stores, Variant, Wanted, wanted};
 use crate::plan::{self, ACCEPTABLE, BuildPlan, Inputs, accept};
 use crate::toolchain::{self, Env, RustcFacts};
 use crate::workspace::{SourceId, WorkspaceFacts, source_id};
+
+pub use hosts::{KnownHost, KnownHosts, OLD_DAYS, Origin};
 
 /// What a person chose on the command line, with paths as they were typed.
 #[derive(Clone, Debug, Default)]
@@ -63,6 +66,8 @@ pub struct Facts {
     pub job: Job,
     /// The chosen hosts, in file order.
     pub hosts: Vec<Host>,
+    /// What is known of each host of the cluster.
+    pub known_hosts: KnownHosts,
     /// What would be built.
     pub plan: BuildPlan,
     /// Warnings, and findings that were accepted.
@@ -105,13 +110,13 @@ impl Facts {
             let rest = Rest::gather(choice, context, &env, &cargo, &workspace, &rustc, wanted);
             (rest, source.map(join))
         });
-        let Rest { cluster, job, hosts, plan, warnings, accept, places, holds } = rest?;
+        let Rest { cluster, job, hosts, known_hosts, plan, warnings, accept, places, holds } = rest?;
         let source = source.transpose().map_err(|error: io::Error| {
             CommandError::new(exit_code::BUILD, "a source file cannot be read")
                 .because(error)
                 .hint("mend or remove what it names")
         })?;
-        Ok(Self { env, workspace, cluster, job, hosts, plan, warnings, accept, source, places, holds })
+        Ok(Self { env, workspace, cluster, job, hosts, known_hosts, plan, warnings, accept, source, places, holds })
     }
 
     /// Each chosen host's path by its name.
@@ -141,6 +146,7 @@ struct Rest {
     cluster: Cluster,
     job: Job,
     hosts: Vec<Host>,
+    known_hosts: KnownHosts,
     plan: BuildPlan,
     warnings: Vec<Finding>,
     accept: Vec<Accept>,
@@ -187,8 +193,13 @@ impl Rest {
         };
         let places = Places::from_env(env);
         let config = ConfigFacts::read(&workspace.root, env);
-        let wanted = join(wanted);
-        let machines = machines::by_kind(&cluster, job, &chosen, env, find::has_cuda());
+        let (wanted, (known_hosts, of_hosts)) = thread::scope(|scope| {
+            // This machine is asked while cargo answers.
+            let known = scope.spawn(|| KnownHosts::read(&cluster, &chosen, context, env));
+            (join(wanted), join(known))
+        });
+        findings.extend(of_hosts);
+        let machines = machines::by_kind(&cluster, job, &chosen, &known_hosts, env);
         let variants = variant::resolve(&variant::Question {
             cluster: &cluster,
             machines: &machines,
@@ -213,6 +224,7 @@ impl Rest {
             variants: &variants.by_kind,
             choices: &variants.choices,
             machines: &machines,
+            known_hosts: &known_hosts,
             foreign_paths: &foreign_paths(&chosen, workspace),
             torch_pin: wanted.as_ref().map(|wanted| wanted.version.as_str()),
             invocation: &context.invocation,
@@ -229,7 +241,17 @@ impl Rest {
         let Some(plan) = planned.plan.filter(|_| !is_stopped) else { return Err(stopped(&file, findings)) };
         let (job, hosts) = (job.clone(), chosen.into_iter().cloned().collect());
         let holds = variants.holds;
-        Ok(Self { job, hosts, cluster, plan, warnings: findings, accept: accepted, places: places.ok(), holds })
+        Ok(Self {
+            job,
+            hosts,
+            known_hosts,
+            cluster,
+            plan,
+            warnings: findings,
+            accept: accepted,
+            places: places.ok(),
+            holds,
+        })
     }
 }
 

@@ -17,7 +17,6 @@ use crate::env_vars::{
     CARGO_ENCODED_RUSTFLAGS, CUDA_COMPUTE_CAP, LIBTORCH_CXX11_ABI, LIBTORCH_PATHS, MISLEADING, TORCH_CUDA_ARCH_LIST,
 };
 use crate::libtorch::Variant;
-use crate::libtorch::auto::Machine;
 use crate::workspace::{Program, resolve};
 
 /// Libraries that register themselves when loaded, and that no symbol of a program asks for: the linker drops them
@@ -118,7 +117,7 @@ fn one_build(inputs: &Inputs<'_>, index: usize, kind: &Kind, variant: Option<&Va
     let mut features = kind.features.clone();
     features.sort();
     features.dedup();
-    let archs = archs(kind, inputs.machines.get(&index).map_or(&[], Vec::as_slice));
+    let archs = archs(inputs, index, kind);
     let (mut env, env_unset) = environment(kind, variant, toolchain, &target, &archs);
     let handover = rustflags::handover(&kind.rustflags, inputs.env, inputs.config, &target);
     if let Handover::Encoded(flags) = &handover {
@@ -221,11 +220,12 @@ fn environment(
     (env, MISLEADING.iter().map(|name| (*name).to_owned()).collect())
 }
 
-/// What code for the kind's cards is compiled for, the oldest first: as `gpus` says, else as the hosts' facts do.
-fn archs(kind: &Kind, machines: &[Machine]) -> Vec<CudaArch> {
+/// What code for the kind's cards is compiled for, the oldest first: as `gpus` says, else as the facts of its hosts do, of
+/// those too that are left out this time.
+fn archs(inputs: &Inputs<'_>, index: usize, kind: &Kind) -> Vec<CudaArch> {
     let mut archs: Vec<CudaArch> = kind.gpus.iter().filter_map(|gpu| gpu.parse().ok()).collect();
     if kind.gpus.is_empty() {
-        archs.extend(machines.iter().flat_map(Machine::capabilities).map(CudaArch::plain));
+        archs.extend(inputs.known_hosts.capabilities(inputs.cluster, index).into_iter().map(CudaArch::plain));
     }
     archs.sort_unstable();
     archs.dedup();

@@ -44,6 +44,7 @@ pub(super) fn hosts(inputs: &Inputs<'_>, findings: &mut Vec<Finding>) {
     not_reached(inputs, findings);
     for host in inputs.hosts.iter().filter(|host| host.reach == Reach::Local) {
         let place = |key: &str| inputs.cluster.or_file(host.places.at(key)).on(&host.name);
+        devices(inputs, host, findings);
         if inputs.foreign_paths.contains(&host.name) {
             let path = &host.path;
             findings.push(
@@ -113,6 +114,13 @@ pub(super) fn profile(inputs: &Inputs<'_>, findings: &mut Vec<Finding>) {
     let remedy =
         format!("{}; add others as `[profile.{wanted}]` to its `Cargo.toml`", offer("profiles", wanted, &known));
     findings.push(Finding::error("profile-unknown", place(), message).remedy(remedy));
+}
+
+/// A card that `devices` names and the host has not.
+fn devices(inputs: &Inputs<'_>, host: &Host, findings: &mut Vec<Finding>) {
+    if let Some(Ok(variant)) = inputs.variants.get(&host.kind) {
+        findings.extend(inputs.known_hosts.unknown_devices(inputs.cluster, host, &variant.facts.accelerator));
+    }
 }
 
 /// Findings about the kinds that the chosen hosts are of.

@@ -25,6 +25,7 @@ pub use key::BuildKey;
 
 use crate::cargo::ConfigFacts;
 use crate::cluster::{Cluster, Host, Job};
+use crate::facts::KnownHosts;
 use crate::libtorch::Variant;
 use crate::libtorch::auto::{Chosen, Machine, Refused};
 use crate::toolchain::{Env, RustcFacts};
@@ -54,6 +55,8 @@ pub struct Inputs<'a> {
     pub choices: &'a BTreeMap<usize, Chosen>,
     /// What the hosts have, by the index of their kind.
     pub machines: &'a BTreeMap<usize, Vec<Machine>>,
+    /// What is known of the cluster's hosts.
+    pub known_hosts: &'a KnownHosts,
     /// Names of local hosts whose `path` is not the workspace.
     pub foreign_paths: &'a BTreeSet<String>,
     /// The environment without what the outer cargo put there.

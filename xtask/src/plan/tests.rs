@@ -6,11 +6,13 @@ use std::ffi::OsString;
 use camino::Utf8Path;
 use torchlift::preflight::fatbin::{GpuContent, RegionGroup};
 use torchlift::preflight::fit::{Device, Isa};
-use torchlift_schema::{Accelerator, Finding};
+use torchlift_schema::host::{CoreFacts, CpuFacts, Gpu, SystemFacts, Vendor};
+use torchlift_schema::{Accelerator, Finding, HostFacts};
 
 use super::{Inputs, Planned, plan};
 use crate::cargo::ConfigFacts;
 use crate::cluster::{self, Cluster, Host, LibtorchChoice, Source};
+use crate::facts::{KnownHost, KnownHosts, Origin};
 use crate::libtorch::auto::{Chosen, Gpus, Machine, Refusal, Refused};
 use crate::libtorch::{Variant, VariantFacts};
 use crate::report::build::render_plan;
@@ -24,6 +26,7 @@ struct World {
     config: ConfigFacts,
     variants: BTreeMap<usize, Result<Variant, Finding>>,
     choices: BTreeMap<usize, Chosen>,
+    known_hosts: KnownHosts,
     foreign: BTreeSet<String>,
     env: Env,
     pin: Option<String>,
@@ -66,6 +69,7 @@ fn world(toml: &str) -> World {
         config: ConfigFacts::default(),
         variants,
         choices: BTreeMap::new(),
+        known_hosts: KnownHosts::default(),
         foreign: BTreeSet::new(),
         env: Env::new(),
         pin: None,
@@ -123,6 +127,7 @@ impl World {
             variants: &self.variants,
             choices: &self.choices,
             machines: &machines(&self.cluster),
+            known_hosts: &self.known_hosts,
             foreign_paths: &self.foreign,
             torch_pin: self.pin.as_deref(),
             invocation: "cargo xtask",
@@ -461,4 +466,59 @@ cxx = "aarch64-linux-gnu-g++"
             "CXX_aarch64_unknown_linux_gnu=aarch64-linux-gnu-g++"
         ]
     );
+}
+
+/// A host with these cards, as its facts have them.
+fn with_cards(cards: &[(u32, &str)], devices: &[cluster::Device]) -> KnownHost {
+    let (system, cores) = (SystemFacts::default(), CoreFacts::default());
+    let mut facts = HostFacts::new("2026-11-30T14:23:05Z", "0.0.0", system, CpuFacts::new("x86_64"), cores);
+    facts.gpus = cards
+        .iter()
+        .map(|(index, capability)| {
+            let mut card = Gpu::new(Vendor::Nvidia, *index);
+            card.name = Some(format!("card of {capability}"));
+            card.capability = Some((*capability).to_owned().try_into().expect("a capability"));
+            card
+        })
+        .collect();
+    KnownHost::new(facts, Origin::Probed, devices)
+}
+
+#[test]
+fn gpus_that_a_kind_does_not_name_are_those_of_the_cards_of_all_its_hosts() {
+    let two = "[kind.k]\nlibtorch = \"precompiled/cu128\"\n\
+               [[host]]\nname = \"a\"\npath = \".\"\n[[host]]\nname = \"b\"\npath = \".\"\ndevices = [1]\n";
+    let mut world = world(two);
+    world.known_hosts.insert("a", with_cards(&[(0, "12.0")], &[]));
+    world.known_hosts.insert("b", with_cards(&[(0, "5.2"), (1, "6.1")], &[cluster::Device::Index(1)]));
+    let env = |world: &World| world.plan().plan.expect("there is a plan").builds[0].env.clone();
+    let of_both = env(&world);
+    assert_eq!((of_both["CUDA_COMPUTE_CAP"].as_str(), of_both["TORCH_CUDA_ARCH_LIST"].as_str()), ("61", "6.1;12.0"));
+    world.cluster.kinds[0].gpus = vec!["9.0".to_owned()];
+    assert_eq!(env(&world)["TORCH_CUDA_ARCH_LIST"], "9.0", "what the file names is what is built for");
+    let mut unknown = self::world(two);
+    assert!(!env(&unknown).contains_key("CUDA_COMPUTE_CAP"), "nothing is known, and nothing is said");
+    // Hosts that are left out count all the same.
+    unknown.known_hosts = world.known_hosts.clone();
+    let all = unknown.keys();
+    unknown.cluster.hosts.iter_mut().for_each(|host| host.slots = crate::cluster::Slots::Count(1));
+    assert_eq!(unknown.keys(), all);
+}
+
+#[test]
+fn a_card_that_a_host_has_not_is_a_finding_that_names_those_it_has() {
+    let toml = "[kind.k]\nlibtorch = \"precompiled/cu128\"\n\
+                [[host]]\nname = \"a\"\npath = \".\"\ndevices = [0, 4, \"GPU-12345678\"]\n";
+    let mut world = world(toml);
+    let devices = world.cluster.hosts[0].devices.clone();
+    world.known_hosts.insert("a", with_cards(&[(0, "12.0"), (1, "6.1")], &devices));
+    let findings = world.plan().findings;
+    let messages: Vec<_> = findings.iter().map(|finding| (finding.code.as_str(), finding.message.as_str())).collect();
+    let expected =
+        [("device-unknown", "host `a` has no card `4`"), ("device-unknown", "host `a` has no card `GPU-12345678`")];
+    assert_eq!(messages, expected);
+    assert_eq!(findings[0].remedy.as_deref(), Some("its cards: 0 (`card of 12.0`), 1 (`card of 6.1`)"));
+    assert_eq!(findings[0].place.line, Some(8));
+    world.variants.insert(0, Ok(variant("precompiled/cpu-2.9.0", Accelerator::Cpu)));
+    assert!(world.codes().is_empty(), "a libtorch for CPUs does not care");
 }

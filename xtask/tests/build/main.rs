@@ -15,6 +15,7 @@ mod skip;
 
 mod cargo;
 mod disk;
+mod facts;
 mod interrupt;
 mod launch;
 mod places;

@@ -3,7 +3,6 @@
 //! `request` makes of the cluster and the envelopes the same request that `torchlift run` makes of its command line;
 //! from there on both are one path.
 
-mod cards;
 mod old;
 mod request;
 

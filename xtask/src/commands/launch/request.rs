@@ -8,11 +8,11 @@ use torchlift::commands::run::RUNS_DIR;
 use torchlift::plan::{Device, HostRequest, Program, RunRequest, run_id};
 use torchlift_schema::{Artifact, Envelope, Finding, exit_code};
 
-use super::{LaunchArgs, cards};
+use super::LaunchArgs;
 use crate::cluster::{self, Host, Slots};
 use crate::commands::Context;
 use crate::error::CommandError;
-use crate::facts::Facts;
+use crate::facts::{Facts, KnownHost};
 use crate::plan::{BuildPlan, HostBuild};
 
 /// The request for a run of the chosen hosts with these envelopes.
@@ -29,7 +29,7 @@ pub(super) fn request(
     let mut hosts = Vec::new();
     for host in &facts.hosts {
         let Some(envelope) = envelopes.remove(&host.name) else { continue };
-        let slots = slots(host, &envelope).unwrap_or_else(|finding| {
+        let slots = slots(host, &envelope, facts.known_hosts.get(&host.name)).unwrap_or_else(|finding| {
             findings.push(*finding);
             1
         });
@@ -96,10 +96,12 @@ fn device(device: &cluster::Device) -> Device {
 }
 
 /// How many ranks a host gets. Cards only count for a program whose libtorch computes on them.
-fn slots(host: &Host, envelope: &Envelope) -> Result<u32, Box<Finding>> {
-    let chosen = u32::try_from(host.devices.len()).unwrap_or(u32::MAX);
+fn slots(host: &Host, envelope: &Envelope, known: Option<&KnownHost>) -> Result<u32, Box<Finding>> {
+    let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+    let chosen = count(host.devices.len());
     let accelerator = envelope.libtorch.as_ref().map(|libtorch| &libtorch.accelerator);
-    let cards = || if chosen > 0 { chosen } else { accelerator.map_or(0, cards::count) };
+    let there = || Some(count(known?.cards_for(accelerator?).len()));
+    let cards = || if chosen > 0 { chosen } else { there().unwrap_or(0) };
     match host.slots {
         Slots::Count(count) => Ok(count),
         Slots::Default => Ok(cards().max(1)),

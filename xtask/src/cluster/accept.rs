@@ -17,8 +17,23 @@ const NEVER: [&str; 8] =
     ["integrity", "security", "digest", "sha256", "tampered", "swapped", "certificate", "permission"];
 
 /// Whether a finding with this code can be accepted at all.
-pub fn is_acceptable(code: &str) -> bool {
+fn is_acceptable(code: &str) -> bool {
     !INTEGRITY.contains(&code) && !code.split('-').any(|word| NEVER.contains(&word))
+}
+
+/// Why a code cannot be accepted, whatever the file says, with what to do; none for one that can.
+pub fn fault(code: &str) -> Option<(&'static str, &'static str)> {
+    let is_code = code.starts_with(|c: char| c.is_ascii_lowercase())
+        && code.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    if !is_code {
+        Some(("is no finding's code", "write it as it is printed: lower-case words with hyphens"))
+    } else if !is_acceptable(code) {
+        Some(("is about integrity or security, and cannot be accepted", "mend what it names"))
+    } else if code::TABLE.iter().any(|(ours, _)| *ours == code) {
+        Some(("is about the cluster file itself, and cannot be accepted", "mend the file"))
+    } else {
+        None
+    }
 }
 
 /// Reads the list; hosts are those of the file.
@@ -39,18 +54,7 @@ pub(super) fn read(nodes: &[Node], hosts: &BTreeSet<String>, findings: &Findings
             is_there
         });
         let Some(finding) = finding else { continue };
-        let is_code = finding.value.starts_with(|c: char| c.is_ascii_lowercase())
-            && finding.value.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-        let fault = if !is_code {
-            Some(("is no finding's code", "write it as it is printed: lower-case words with hyphens"))
-        } else if !is_acceptable(finding.value) {
-            Some(("is about integrity or security, and cannot be accepted", "mend what it names"))
-        } else if code::TABLE.iter().any(|(ours, _)| *ours == finding.value) {
-            Some(("is about the cluster file itself, and cannot be accepted", "mend the file"))
-        } else {
-            None
-        };
-        if let Some((fault, remedy)) = fault {
+        if let Some((fault, remedy)) = fault(finding.value) {
             findings.error(code::BAD_ACCEPT, finding.place, format!("`{}` {fault}", finding.value), remedy);
             continue;
         }

@@ -34,7 +34,7 @@ mod syntax;
 mod toolchain;
 mod variables;
 
-pub use accept::is_acceptable;
+pub use accept::fault as accept_fault;
 pub use host_path::HostPath;
 pub use load::{FILE_NAME, Loaded, Lookup, Reading, SCHEMA, Source, load, lookup, overlay_path, parse, read};
 pub use model::{

@@ -6,7 +6,7 @@ use camino::Utf8PathBuf;
 use torchlift_schema::{PerHostEnvelope, exit_code, write};
 
 use super::Context;
-use crate::cluster::Accept;
+use crate::cluster::{self, Accept};
 use crate::error::CommandError;
 use crate::execute::{Executed, Execution, execute};
 use crate::facts::{Choice, Facts};
@@ -80,12 +80,14 @@ pub enum Format {
 }
 
 /// Reads the argument of `--accept`.
-#[expect(clippy::unnecessary_wraps, reason = "clap wants a result")]
 fn accepted(text: &str) -> Result<Accept, String> {
     let (code, host) = match text.split_once('@') {
         Some((code, host)) => (code, Some(host.to_owned())),
         None => (text, None),
     };
+    if let Some((fault, remedy)) = cluster::accept_fault(code) {
+        return Err(format!("`{code}` {fault}: {remedy}"));
+    }
     Ok(Accept { code: code.to_owned(), host, reason: "on the command line".to_owned() })
 }
 
@@ -148,6 +150,7 @@ pub fn build(facts: &Facts, keep_going: bool, console: Console) -> Result<Execut
         env: &facts.env,
         source,
         accept: &facts.accept,
+        gpus: &facts.gpus,
         warnings: facts.warnings.clone(),
         packages: facts.workspace.lock.as_ref().map(|lock| lock.packages).filter(|count| *count > 0),
         keep_going,

@@ -4,6 +4,7 @@
 //! envelopes are renamed in, all of them already on disk. A signal before that leaves everything as it was. Must not decide what is built, and prints through `report` only.
 
 mod envelope;
+mod fit;
 mod interrupt;
 mod lock;
 mod place;
@@ -27,6 +28,7 @@ pub use lock::{LockError, WorkspaceLock};
 use crate::cargo::{self, CargoError, CargoRun, Signals};
 use crate::cluster::Accept;
 use crate::error::CommandError;
+use crate::facts::HostGpus;
 use crate::plan::{Build, BuildKey, BuildPlan};
 use crate::report::build::{BuildReport, BuildResult, HostResult};
 use crate::report::progress::Console;
@@ -46,6 +48,8 @@ pub struct Execution<'a> {
     pub source: SourceId,
     /// Findings that are accepted.
     pub accept: &'a [Accept],
+    /// The cards of the hosts and the code of their libtorches, by the name of the host.
+    pub gpus: &'a BTreeMap<String, HostGpus>,
     /// Warnings that the plan already has.
     pub warnings: Vec<Finding>,
     /// Number of packages that the lock file names.

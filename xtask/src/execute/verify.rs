@@ -9,10 +9,12 @@ use torchlift::preflight::{DigestCache, HostLibraries, LibraryPath, code};
 use torchlift_schema::{Envelope, Finding, exit_code, write};
 
 use super::Execution;
+use super::fit::{GpuCode, Looked};
 use super::interrupt::Interrupt;
 use super::publish::Staged;
 use crate::cluster::Accept;
 use crate::error::CommandError;
+use crate::facts::HostGpus;
 use crate::plan::{Build, BuildKey, BuildPlan, HostBuild, accept};
 use crate::workspace::SourceId;
 
@@ -31,6 +33,9 @@ pub(super) struct Question {
     plan: BuildPlan,
     paths: BTreeMap<String, Utf8PathBuf>,
     accept: Vec<Accept>,
+    gpus: BTreeMap<String, HostGpus>,
+    /// What the plan has told.
+    told: Vec<Finding>,
     source: SourceId,
     /// Where each host's binary lies now, in the plan's order.
     binaries: Vec<Binary>,
@@ -51,6 +56,8 @@ impl Question {
             plan: execution.plan.clone(),
             paths: execution.paths.clone(),
             accept: execution.accept.to_vec(),
+            gpus: execution.gpus.clone(),
+            told: execution.warnings.clone(),
             source,
             binaries: staged.iter().map(binary).collect(),
         }
@@ -74,6 +81,7 @@ fn look(question: &Question, digests: &mut DigestCache) -> Result<Verified, Comm
     let libraries = HostLibraries::of_this_host();
     // Hosts of one kind have the same bytes and the same path: one look serves them all.
     let mut seen: BTreeMap<(&BuildKey, &str, Utf8PathBuf), (Inspection, &Binary)> = BTreeMap::new();
+    let mut gpu_code = GpuCode::default();
     let mut findings = Vec::new();
     let mut envelopes = Vec::new();
     for (host, binary) in plan.hosts.iter().zip(&question.binaries) {
@@ -86,7 +94,12 @@ fn look(question: &Question, digests: &mut DigestCache) -> Result<Verified, Comm
             seen.insert(key.clone(), (inspection, binary));
         }
         let (inspection, looked_at) = &seen[&key];
-        let own = inspection.findings.iter().map(|finding| on_host(finding, host, looked_at, binary)).collect();
+        let mut own: Vec<Finding> =
+            inspection.findings.iter().map(|finding| on_host(finding, host, looked_at, binary)).collect();
+        if let Some(gpus) = question.gpus.get(&host.name) {
+            let of_cards = gpu_code.findings(&Looked { host, gpus, binary: &looked_at.file, inspection });
+            own.extend(of_cards.into_iter().filter(|finding| !is_told(finding, &question.told)));
+        }
         let own = accept(own, &question.accept, |code| !code::INTEGRITY.contains(&code));
         envelopes.push(envelope(host, build, inspection, &own, &question.source));
         findings.extend(own);
@@ -119,6 +132,14 @@ fn inspect(
         CommandError::new(exit_code::VERIFY, format!("the binary of host `{}` cannot be verified", host.name))
             .because(error)
             .hint("see that the program and its libraries are whole and can be read; then build again")
+    })
+}
+
+/// Whether the plan has told this of the host already; what was accepted has its reason behind it.
+fn is_told(finding: &Finding, told: &[Finding]) -> bool {
+    told.iter().any(|other| {
+        (&other.code, &other.place.host) == (&finding.code, &finding.place.host)
+            && other.message.starts_with(&finding.message)
     })
 }
 

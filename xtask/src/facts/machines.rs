@@ -15,8 +15,18 @@ use torchlift_schema::host::{Gpu, LibcFlavour, NvidiaDriver, Vendor};
 
 use super::hosts::{KnownHost, KnownHosts};
 use crate::cluster::{Cluster, Host, Job, Kind};
-use crate::libtorch::auto::{Gpus, Libc, Machine};
+use crate::libtorch::Variant;
+use crate::libtorch::auto::{Candidate, Gpus, Libc, Machine};
 use crate::toolchain::Env;
+
+/// A host and the libtorch that it gets, as far as it is about GPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostGpus {
+    /// The host, with its chosen cards.
+    pub machine: Machine,
+    /// The libtorch, with its GPU code; none for a program without one.
+    pub variant: Option<Candidate>,
+}
 
 /// The chosen hosts by the index of their kind.
 pub(super) fn by_kind(
@@ -42,6 +52,21 @@ pub(super) fn by_kind(
         machines.entry(host.kind).or_default().push(machine);
     }
     machines
+}
+
+/// The same by their names, each with the libtorch of its kind.
+pub(super) fn with_variants(
+    machines: BTreeMap<usize, Vec<Machine>>,
+    variants: &BTreeMap<usize, Result<Variant, Finding>>,
+) -> BTreeMap<String, HostGpus> {
+    let of_kind = |(kind, machines): (usize, Vec<Machine>)| {
+        let variant = variants.get(&kind).and_then(|variant| variant.as_ref().ok()).map(Variant::candidate);
+        machines.into_iter().map(move |machine| {
+            let variant = variant.clone();
+            (machine.name.clone(), HostGpus { machine, variant })
+        })
+    };
+    machines.into_iter().flat_map(of_kind).collect()
 }
 
 /// A host as its facts have it.

@@ -27,6 +27,7 @@ use crate::toolchain::{self, Env, RustcFacts};
 use crate::workspace::{SourceId, WorkspaceFacts, source_id};
 
 pub use hosts::{KnownHost, KnownHosts, OLD_DAYS, Origin};
+pub use machines::HostGpus;
 
 /// What a person chose on the command line, with paths as they were typed.
 #[derive(Clone, Debug, Default)]
@@ -68,6 +69,8 @@ pub struct Facts {
     pub hosts: Vec<Host>,
     /// What is known of each host of the cluster.
     pub known_hosts: KnownHosts,
+    /// The cards of each chosen host and the code of its libtorch, by the name of the host.
+    pub gpus: BTreeMap<String, HostGpus>,
     /// What would be built.
     pub plan: BuildPlan,
     /// Warnings, and findings that were accepted.
@@ -110,13 +113,27 @@ impl Facts {
             let rest = Rest::gather(choice, context, &env, &cargo, &workspace, &rustc, wanted);
             (rest, source.map(join))
         });
-        let Rest { cluster, job, hosts, known_hosts, plan, warnings, accept, places, holds } = rest?;
+        let Rest { cluster, job, hosts, known_hosts, gpus, plan, warnings, accept, places, holds } = rest?;
         let source = source.transpose().map_err(|error: io::Error| {
             CommandError::new(exit_code::BUILD, "a source file cannot be read")
                 .because(error)
                 .hint("mend or remove what it names")
         })?;
-        Ok(Self { env, workspace, cluster, job, hosts, known_hosts, plan, warnings, accept, source, places, holds })
+        Ok(Self {
+            env,
+            workspace,
+            cluster,
+            job,
+            hosts,
+            known_hosts,
+            gpus,
+            plan,
+            warnings,
+            accept,
+            source,
+            places,
+            holds,
+        })
     }
 
     /// Each chosen host's path by its name.
@@ -147,6 +164,7 @@ struct Rest {
     job: Job,
     hosts: Vec<Host>,
     known_hosts: KnownHosts,
+    gpus: BTreeMap<String, HostGpus>,
     plan: BuildPlan,
     warnings: Vec<Finding>,
     accept: Vec<Accept>,
@@ -240,11 +258,13 @@ impl Rest {
         let is_stopped = findings.iter().any(Finding::is_error);
         let Some(plan) = planned.plan.filter(|_| !is_stopped) else { return Err(stopped(&file, findings)) };
         let (job, hosts) = (job.clone(), chosen.into_iter().cloned().collect());
+        let gpus = machines::with_variants(machines, &variants.by_kind);
         let holds = variants.holds;
         Ok(Self {
             job,
             hosts,
             known_hosts,
+            gpus,
             cluster,
             plan,
             warnings: findings,

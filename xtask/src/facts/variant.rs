@@ -180,7 +180,7 @@ fn none_fits(question: &Question<'_>, wish: &Wish<'_>) -> Unusable {
     let build = if archs.is_empty() {
         String::new()
     } else {
-        format!(", or build torch for these cards (`TORCH_CUDA_ARCH_LIST=\"{archs}\"`) and name its folder")
+        format!(", or build torch for these cards: `{} libtorch build --archs \"{archs}\"`", question.invocation)
     };
     Unusable {
         code: "libtorch-not-found",

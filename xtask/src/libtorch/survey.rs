@@ -17,7 +17,7 @@ use torchlift::preflight::elf::Version;
 use torchlift::preflight::symbols::{self, CxxAbi};
 use torchlift_schema::{Accelerator, Finding, Place};
 
-pub use by_name::{LoadedByName, loaded_by_name};
+pub use by_name::{LoadedByName, followers, loaded_by_name};
 pub use library::{Library, LibraryKind};
 pub use version::{StatedVersion, stated_versions};
 
@@ -87,7 +87,7 @@ pub fn survey(root: &Utf8Path) -> Result<Survey, InspectError> {
     let cxx_abi = exports.map_err(|source| InspectError::Library { file, source: Box::new(source) })?.cxx_abi;
 
     let files: BTreeMap<&str, &Library> = libraries.iter().map(|library| (library.file.as_str(), library)).collect();
-    let loaded_by_name = loaded_by_name(public_version(&version), &files);
+    let loaded_by_name = loaded_by_name(public_version(&version), &files.keys().copied().collect());
     let accelerator = accelerator(&files, &versions);
     let mut findings = Vec::new();
     check_versions(&versions, &mut findings);

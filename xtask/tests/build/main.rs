@@ -13,9 +13,14 @@ mod full_pipe;
 #[expect(clippy::print_stdout, unreachable_pub, reason = "the file is shared by tests of several packages")]
 mod skip;
 
+#[path = "../../../launcher/tests/support/fatbin.rs"]
+#[expect(dead_code, reason = "tests of another package use the rest")]
+mod made;
+
 mod cargo;
 mod disk;
 mod facts;
+mod gpu;
 mod interrupt;
 mod launch;
 mod places;

@@ -146,6 +146,13 @@ fn an_accepted_finding_is_recorded_in_the_envelope() {
     project.run(&["build", "--accept", "library-missing"]).ok().says("accepted: on the command line");
     let findings = project.envelope("node-2").findings;
     assert_eq!(findings.iter().map(|finding| finding.code.as_str()).collect::<Vec<_>>(), ["library-missing"]);
+    for (wrong, words) in [
+        ("library-missing=we know", "is no finding's code"),
+        ("program-changed@node-1", "cannot be accepted"),
+        ("unknown-host", "mend the file"),
+    ] {
+        project.run(&["build", "--accept", wrong]).fails(exit_code::USAGE).says(words);
+    }
 }
 
 #[test]

@@ -4,9 +4,7 @@
 //! version: read from the sources of torch, and from the names in the libraries of the wheels (a test holds it against
 //! those).
 
-use std::collections::BTreeMap;
-
-use super::Library;
+use std::collections::BTreeSet;
 
 /// One library that another one loads by its name.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -75,7 +73,7 @@ const TABLE: [Row; 22] = [
 ];
 
 /// What the libraries of a tree load by name; `version` is torch's, without a local part.
-pub fn loaded_by_name(version: &str, files: &BTreeMap<&str, &Library>) -> Vec<LoadedByName> {
+pub fn loaded_by_name(version: &str, files: &BTreeSet<&str>) -> Vec<LoadedByName> {
     let version = major_minor(version);
     let mut loaded = Vec::new();
     for row in &TABLE {
@@ -97,9 +95,22 @@ pub fn loaded_by_name(version: &str, files: &BTreeMap<&str, &Library>) -> Vec<Lo
 }
 
 /// The file of this name, or the first whose name begins so where `name` ends with a dot.
-fn first<'a>(files: &BTreeMap<&'a str, &Library>, name: &str) -> Option<&'a str> {
+fn first<'a>(files: &BTreeSet<&'a str>, name: &str) -> Option<&'a str> {
     let is_it = |file: &str| file == name || name.ends_with('.') && file.starts_with(name);
-    files.keys().copied().find(|file| is_it(file))
+    files.iter().copied().find(|file| is_it(file))
+}
+
+/// The files among `files` that get loaded by name once those of `loaded` are, one behind the other; without `loaded`
+/// themselves.
+pub fn followers(version: &str, files: &BTreeSet<&str>, loaded: &BTreeSet<&str>) -> BTreeSet<String> {
+    let rows = loaded_by_name(version, files);
+    let mut followers = BTreeSet::new();
+    loop {
+        let is_there = |file: &str| loaded.contains(file) || followers.contains(file);
+        let next = rows.iter().filter(|row| is_there(&row.loader)).filter_map(|row| row.found.as_deref());
+        let Some(next) = next.filter(|file| !is_there(file)).map(str::to_owned).next() else { return followers };
+        followers.insert(next);
+    }
 }
 
 fn major_minor(version: &str) -> Option<(u32, u32)> {

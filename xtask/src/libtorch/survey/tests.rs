@@ -61,28 +61,11 @@ fn a_toolkit_is_read_from_what_states_it() {
     assert_eq!(stated.rocm().as_deref(), Some("6.3"));
 }
 
-fn library(file: &str) -> Library {
-    Library {
-        file: file.to_owned(),
-        kind: LibraryKind::Library,
-        size: 1,
-        target: None,
-        arch: None,
-        soname: None,
-        needed: Vec::new(),
-        rpath: Vec::new(),
-        runpath: None,
-        glibc: None,
-        libstdcxx: None,
-        gpu: None,
-        problem: None,
-    }
-}
-
 fn loads(version: &str, files: &[&str]) -> Vec<(String, Option<String>)> {
-    let libraries: Vec<Library> = files.iter().map(|file| library(file)).collect();
-    let files = libraries.iter().map(|library| (library.file.as_str(), library)).collect();
-    loaded_by_name(version, &files).into_iter().map(|loaded| (loaded.loads, loaded.found)).collect()
+    loaded_by_name(version, &files.iter().copied().collect())
+        .into_iter()
+        .map(|loaded| (loaded.loads, loaded.found))
+        .collect()
 }
 
 #[test]
@@ -97,4 +80,22 @@ fn what_is_loaded_by_name_depends_on_the_version_and_on_who_is_there() {
     let builtins = loads("2.9.0", &["libnvrtc.so.12", "libnvrtc-builtins.so.12.8"]);
     assert_eq!(builtins, [("libnvrtc-builtins.so.12.".to_owned(), some("libnvrtc-builtins.so.12.8"))]);
     assert_eq!(loads("a new one", &["libtorch_cuda.so"]).len(), 3, "an unknown version is taken for a new one");
+}
+
+#[test]
+fn what_is_loaded_by_name_loads_more_by_name() {
+    let files = [
+        "libcudnn.so.9",
+        "libcudnn_engines_precompiled.so.9",
+        "libcudnn_graph.so.9",
+        "libnvrtc-builtins.so.12.8",
+        "libnvrtc.so.12",
+        "libtorch_cpu.so",
+    ];
+    let after = |loaded: &[&str]| {
+        let followers = followers("2.9.0", &files.into(), &loaded.iter().copied().collect());
+        followers.into_iter().collect::<Vec<_>>()
+    };
+    assert_eq!(after(&["libcudnn.so.9"]), ["libcudnn_engines_precompiled.so.9", "libcudnn_graph.so.9"]);
+    assert!(after(&["libtorch_cpu.so"]).is_empty());
 }

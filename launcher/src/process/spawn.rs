@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::memfd::{MFdFlags, memfd_create};
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::clock::Clock;
 use crate::event::StartStep;
@@ -80,7 +80,7 @@ impl Command<'_> {
 
 /// Puts a command's bytes, which may be more than a message can have, into a memfd.
 pub(crate) fn to_memfd(bytes: &[u8]) -> io::Result<OwnedFd> {
-    let mut file = File::from(memfd_create(c"torchlift-rank", MFdFlags::MFD_CLOEXEC)?);
+    let mut file = File::from(memfd_create(c"torchlift-rank", MemfdFlags::CLOEXEC)?);
     file.write_all(bytes)?;
     Ok(file.into())
 }

@@ -80,7 +80,7 @@ pub(super) fn resolve(question: &Question<'_>) -> Variants {
 /// What a variant's own `.arch` says and its libraries do not.
 fn said_otherwise(variant: &Variant) -> Vec<Finding> {
     let Ok(Some(said)) = ArchFile::read(&variant.root) else { return Vec::new() };
-    let codes = arch::gpu_codes(&variant.root, &variant.facts);
+    let codes = arch::gpu_codes(&variant.facts);
     said.disagreements(&variant.root, variant.id.as_ref(), &variant.facts, codes.as_ref())
 }
 

@@ -123,13 +123,11 @@ pub fn add(request: &Request<'_>, places: &Places, listen: Listener<'_>) -> Resu
     });
     let id = match request.id {
         Some(id) => id.clone(),
-        None => {
-            default_id(&stage.root, &facts, making).ok_or_else(|| AddError::NoId { version: facts.version.clone() })?
-        }
+        None => default_id(&facts, making).ok_or_else(|| AddError::NoId { version: facts.version.clone() })?,
     };
     let mut warnings = given.warnings;
     if let Some(said) = said {
-        let codes = arch::gpu_codes(&stage.root, &facts);
+        let codes = arch::gpu_codes(&facts);
         warnings.extend(said.disagreements(&given.arch_root, None, &facts, codes.as_ref()));
     }
     warnings.extend(lacking(&stage.root, request.path));
@@ -141,8 +139,8 @@ pub fn add(request: &Request<'_>, places: &Places, listen: Listener<'_>) -> Resu
 }
 
 /// The id that a variant gets when nobody names one.
-fn default_id(root: &Utf8Path, facts: &VariantFacts, making: Making) -> Option<VariantId> {
-    let codes = arch::gpu_codes(root, facts).unwrap_or_default();
+fn default_id(facts: &VariantFacts, making: Making) -> Option<VariantId> {
+    let codes = arch::gpu_codes(facts).unwrap_or_default();
     let archs: BTreeSet<CudaArch> = codes.iter().filter_map(arch::sass).collect();
     match making {
         Making::Compiled if !archs.is_empty() => built_id(archs.into_iter(), &facts.version, &facts.cpu_arch),

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 use camino::Utf8Path;
-use torchlift::preflight::fatbin;
+use torchlift::preflight::fatbin::GpuContent;
 use torchlift_schema::gpu::{Capability, CudaArch, GpuCode};
 use torchlift_schema::{Accelerator, Finding, Place, VariantId};
 
@@ -51,16 +51,14 @@ pub enum Making {
     Compiled,
 }
 
-/// The code for GPUs that torch's own kernels have nearly everywhere; none where it cannot be read. A gigabyte of library
-/// takes less than a tenth of a second.
-pub fn gpu_codes(root: &Utf8Path, facts: &VariantFacts) -> Option<BTreeSet<GpuCode>> {
+/// The code for GPUs that torch's own kernels have nearly everywhere; none where a library for GPUs has none at all.
+pub fn gpu_codes(facts: &VariantFacts) -> Option<BTreeSet<GpuCode>> {
     let library = match facts.accelerator {
-        Accelerator::Cuda(_) => "lib/libtorch_cuda.so",
-        Accelerator::Rocm(_) => "lib/libtorch_hip.so",
+        Accelerator::Cuda(_) => "libtorch_cuda.so",
+        Accelerator::Rocm(_) => "libtorch_hip.so",
         _ => return Some(BTreeSet::new()),
     };
-    let content = fatbin::read(root.join(library).as_std_path()).ok()??;
-    Some(content.archs())
+    facts.gpu_code.get(library).map(GpuContent::archs)
 }
 
 /// The architecture of machine code for NVIDIA's cards.

@@ -181,7 +181,7 @@ impl Stage {
 
     fn describe(&self, made: &Made<'_>, listen: Listener<'_>) -> Result<(), StageError> {
         let root = &self.root;
-        let codes = arch::gpu_codes(root, made.facts).unwrap_or_default();
+        let codes = arch::gpu_codes(made.facts).unwrap_or_default();
         let arch = ArchFile::of(made.id, made.facts, made.making, &codes);
         write(&root.join(arch::FILE), arch.text().as_bytes())?;
         let tree = Tree::read(root, listen).map_err(|source| StageError::Store { folder: root.clone(), source })?;

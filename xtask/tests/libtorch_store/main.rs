@@ -14,6 +14,9 @@ mod source;
 mod tree;
 mod verify;
 
+#[path = "../../../launcher/tests/support/fatbin.rs"]
+#[expect(dead_code, reason = "tests of another package use the rest")]
+mod made;
 #[path = "../../../fixtures/support/skip.rs"]
 #[expect(clippy::print_stdout, unreachable_pub, reason = "it is for tests, which it cannot know")]
 mod skip;

@@ -11,6 +11,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use torchlift_schema::exit_code;
 use torchlift_xtask::libtorch::record;
 
+use crate::made::{Entry, region};
 use crate::tree::{fails, libtorch, ok, write};
 use crate::wheel;
 use crate::world::{World, said};
@@ -46,6 +47,21 @@ fi
 const NVCC: &str = "#!/bin/sh\ncase \"$1\" in\n--version) echo 'Cuda compilation tools, release 12.8, V12.8.93' ;;\n\
 --list-gpu-code) printf 'sm_61\\nsm_90\\nsm_120\\n' ;;\nesac\n";
 
+/// Writes a `libtorch_cuda.so` whose fatbin has machine code for these architectures, in one region as `nvcc` writes it.
+fn kernels(world: &World, made: &Utf8Path, archs: &[u32]) {
+    let region = region(&archs.iter().map(|arch| Entry::sass(*arch, 0)).collect::<Vec<_>>());
+    let bytes: Vec<String> = region.iter().map(u8::to_string).collect();
+    let section = "__attribute__((section(\".nv_fatbin\"), aligned(8), used))";
+    let source = format!("static const unsigned char code[] {section} = {{{}}};\n", bytes.join(","));
+    let (lib, toolkit) = (made.join("lib"), world.base.join("cuda 12.8/lib64"));
+    let folders = [format!("-L{lib}"), format!("-L{toolkit}")];
+    let output = lib.join("libtorch_cuda.so");
+    let mut args = vec!["-shared", "-fPIC", "-x", "c", "-", "-x", "none", "-Wl,-soname,libtorch_cuda.so"];
+    args.extend(["-Wl,--no-as-needed", "-Wl,--allow-shlib-undefined", &folders[0], &folders[1]]);
+    args.extend(["-l:libtorch_cpu.so", "-l:libcudart.so.12", "-o", output.as_str()]);
+    duct::cmd("cc", args).stdin_bytes(source.as_bytes()).run().unwrap();
+}
+
 struct Site {
     world: World,
     work: Utf8PathBuf,
@@ -78,8 +94,7 @@ impl Site {
         let made = world.base.join("made");
         libtorch(&world, &made, "2.9.0");
         fs_err::remove_file(made.join("build-version")).unwrap();
-        let needed = ["libtorch_cpu.so", "libcudart.so.12"];
-        write(&made.join("lib/libtorch_cuda.so"), &wheel::library(&world.index(), "libtorch_cuda.so", &needed), 0o755);
+        kernels(&world, &made, &[61, 120]);
 
         let source = world.base.join("source of torch");
         let git = |args: &[&str]| {
@@ -135,12 +150,32 @@ fn the_recipe_runs_in_order_and_what_it_made_is_a_variant() {
     assert_eq!(fs_err::read_to_string(variant.join("build-version")).unwrap(), "2.9.0+cu128\n");
     assert!(variant.join("lib/libcudart.so.12").is_file(), "the toolkit's library that it needs came along");
     let arch = fs_err::read_to_string(variant.join(".arch")).unwrap();
-    assert!(arch.contains("source=compiled\n") && arch.contains("cuda=12.8\n"), "{arch}");
+    assert!(arch.contains("source=compiled\n") && arch.contains("cuda=12.8\narchs=6.1 12.0\n"), "{arch}");
+    assert!(!told.contains("source-archs-differ"), "{told}");
     assert_eq!(record::read(&variant).unwrap().id.as_str(), ID);
     ok(&site.world.run(&["verify", ID]));
 
     let told = fails(&site.run(&[]), exit_code::BUILD);
     assert!(told.contains("error[source-id-taken]"), "{told}");
+}
+
+#[test]
+fn what_has_not_the_code_that_was_asked_for_is_an_error_and_what_has_more_a_warning() {
+    let site = Site::new();
+    kernels(&site.world, &site.world.base.join("made"), &[61, 90]);
+    let told = fails(&site.run(&[]), exit_code::BUILD);
+    let words = "it has no code for `sm_120`, and has it for `sm_61` `sm_90`";
+    assert!(told.contains("error[source-archs-differ]") && told.contains(words), "{told}");
+    // It stays, as what it is: hours went into it.
+    let arch = fs_err::read_to_string(site.world.store().join(ID).join(".arch")).unwrap();
+    assert!(arch.contains("archs=6.1 9.0\n"), "{arch}");
+
+    let site = Site::new();
+    kernels(&site.world, &site.world.base.join("made"), &[61, 90, 120]);
+    let output = site.run(&[]);
+    ok(&output);
+    let told = said(&output);
+    assert!(told.contains("warning[source-archs-differ]") && told.contains("`sm_90` too"), "{told}");
 }
 
 #[test]
@@ -205,6 +240,7 @@ fn a_tag_that_is_not_there_is_a_failed_checkout() {
 fn other_archs_do_configure_and_compile_over() {
     let site = Site::new();
     ok(&site.run(&[]));
+    kernels(&site.world, &site.world.base.join("made"), &[90]);
     let args = ["build", "--archs", "9.0", "--torch", "2.9.0", "--jobs", "1"];
     let mut command = site.world.command(&args);
     command.args(["--source", site.source.as_str(), "--work", site.work.as_str()]);

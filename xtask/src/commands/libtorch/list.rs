@@ -87,7 +87,7 @@ fn row(stored: Stored, places: &Places, active: Option<&Utf8PathBuf>) -> Row {
     };
     let mut findings: Vec<Finding> = match (&arch, &facts) {
         (Some(arch), Some(facts)) => {
-            arch.disagreements(&stored.root, Some(&stored.id), facts, gpu_codes(&stored.root, facts).as_ref())
+            arch.disagreements(&stored.root, Some(&stored.id), facts, gpu_codes(facts).as_ref())
         }
         _ => Vec::new(),
     };

@@ -102,12 +102,12 @@ fn toolkit_folders(toolkit: &Utf8Path) -> Vec<Utf8PathBuf> {
 /// What was asked for and is not in the libraries, and the other way round.
 fn difference(variant: &Variant, archs: &Archs) -> Option<Finding> {
     let place = || Place::file(variant.root.as_str());
-    let again = "look at what the step `configure` said of CUDA, and build again";
+    let again = "look at what the step `configure` said of CUDA, remove the variant, and build again";
     if variant.facts.accelerator == Accelerator::Cpu {
         let message = format!("it has no `libtorch_cuda.so`, and code for {archs} was asked for");
         return Some(Finding::error("source-archs-differ", place(), message).remedy(again));
     }
-    let found = arch::gpu_codes(&variant.root, &variant.facts)?;
+    let found = arch::gpu_codes(&variant.facts).unwrap_or_default();
     let wanted = archs.codes();
     let list = |codes: Vec<&GpuCode>| codes.iter().map(|code| format!("`{code}`")).collect::<Vec<_>>().join(" ");
     let (missing, more) = (list(wanted.difference(&found).collect()), list(found.difference(&wanted).collect()));

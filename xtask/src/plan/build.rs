@@ -11,11 +11,12 @@ use torchlift_schema::{Accelerator, Finding};
 use super::check;
 use super::key::{BuildKey, KeyMaker};
 use super::rustflags::{self, Handover};
-use super::{Build, BuildLibtorch, BuildPlan, HostBuild, HostLibtorch, Inputs, KindChoice, PUBLISHED};
+use super::{Build, BuildLibtorch, BuildPlan, HostBuild, HostKnown, HostLibtorch, Inputs, KindChoice, PUBLISHED};
 use crate::cluster::{Host, Kind, Toolchain};
 use crate::env_vars::{
     CARGO_ENCODED_RUSTFLAGS, CUDA_COMPUTE_CAP, LIBTORCH_CXX11_ABI, LIBTORCH_PATHS, MISLEADING, TORCH_CUDA_ARCH_LIST,
 };
+use crate::facts::Origin;
 use crate::libtorch::Variant;
 use crate::workspace::{Program, resolve};
 
@@ -316,7 +317,19 @@ fn place(
         ld_library_path: folders.join(":"),
         cwd_subpath: inputs.job.cwd.clone(),
         libtorch,
+        facts: known(inputs, host),
     }
+}
+
+/// What is known of a host, and from where.
+fn known(inputs: &Inputs<'_>, host: &Host) -> Option<HostKnown> {
+    let known = inputs.known_hosts.get(&host.name)?;
+    let machine = inputs.machines.get(&host.kind)?.iter().find(|machine| machine.name == host.name)?;
+    let (file, age_days) = match &known.origin {
+        Origin::Saved { file, age_days } => (Some(file.clone()), *age_days),
+        Origin::Probed => (None, None),
+    };
+    Some(HostKnown { has: machine.equipment().to_string(), file, age_days })
 }
 
 /// The folder name for a libtorch: a variant's own, `path-<digest>` for a tree outside the stores, `none` without one.

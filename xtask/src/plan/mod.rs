@@ -169,6 +169,22 @@ pub struct HostBuild {
     pub cwd_subpath: String,
     /// Its libtorch.
     pub libtorch: Option<HostLibtorch>,
+    /// What is known of it; none where nothing is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub facts: Option<HostKnown>,
+}
+
+/// What the plan takes a host for.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct HostKnown {
+    /// Its chosen cards, their driver and its C library, for people.
+    pub has: String,
+    /// The file that says so; none for this machine, which was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<Utf8PathBuf>,
+    /// Whole days since it was read there; none where it was asked, and where the clocks do not agree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub age_days: Option<u64>,
 }
 
 /// The libtorch of a host.

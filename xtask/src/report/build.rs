@@ -7,7 +7,7 @@ use torchlift_schema::Finding;
 
 use super::progress::{counted, duration};
 use crate::libtorch::event::human_size;
-use crate::plan::{BuildPlan, HostBuild};
+use crate::plan::{BuildPlan, HostBuild, HostKnown};
 
 /// What a build did.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -133,6 +133,16 @@ fn render_host(host: &HostBuild) -> String {
     let _ = writeln!(text, "  bin              {}", host.bin);
     if !host.ld_library_path.is_empty() {
         let _ = writeln!(text, "  LD_LIBRARY_PATH  {}", host.ld_library_path);
+    }
+    if let Some(HostKnown { has, file, age_days }) = &host.facts {
+        let from = match (file, age_days) {
+            (None, _) => "this machine says".to_owned(),
+            (Some(file), Some(0)) => format!("{file}, of today"),
+            (Some(file), Some(1)) => format!("{file}, 1 day old"),
+            (Some(file), Some(days)) => format!("{file}, {days} days old"),
+            (Some(file), None) => format!("{file}, of a time to come"),
+        };
+        let _ = writeln!(text, "  has              {has} ({from})");
     }
     if !host.cwd_subpath.is_empty() {
         let _ = writeln!(text, "  folder           {}", host.cwd_subpath);

@@ -53,6 +53,17 @@ fn a_kind_without_gpus_is_built_for_the_chosen_cards_of_its_hosts() {
 }
 
 #[test]
+fn a_plan_says_what_it_takes_each_host_for_and_how_old_that_is() {
+    let project = project(LONG_AGO, "");
+    let text = project.run(&["build", "--dry-run"]).ok().stdout;
+    assert!(text.contains("GPU 0 (`Test`, `GPU-bbbb1111`, capability 6.1) (cluster.facts.json, 2"), "{text}");
+    assert!(text.contains(" days old)"), "{text}");
+    fs_err::remove_file(project.root.join("cluster.facts.json")).unwrap();
+    let text = project.run(&["build", "--dry-run"]).ok().stdout;
+    assert!(text.contains("(this machine says)"), "{text}");
+}
+
+#[test]
 fn facts_that_are_old_are_told_with_their_age_and_used() {
     let ran = project(LONG_AGO, "").run(&["build", "--dry-run", "--host", "node-2"]).ok();
     ran.says("warning[host-facts-old]").says("`node-2` 2").says("torchlift probe --save --host node-2");

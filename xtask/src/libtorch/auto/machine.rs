@@ -93,6 +93,11 @@ impl Machine {
         self.driver.is_none() && self.capabilities().next().is_some()
     }
 
+    /// What it has, in words, without its name: `GPU 0 (`NVIDIA H100`, capability 9.0), driver 550.54.14, glibc 2.36`.
+    pub fn equipment(&self) -> impl fmt::Display + '_ {
+        Equipment(self)
+    }
+
     fn devices(&self) -> &[Device] {
         match &self.gpus {
             Gpus::Known(devices) => devices,
@@ -187,8 +192,17 @@ pub(super) fn cards(machines: &[Machine], accelerator: &Accelerator) -> String {
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "host `{}`: ", self.name)?;
-        match &self.gpus {
+        write!(f, "host `{}`: {}", self.name, self.equipment())
+    }
+}
+
+/// What a host has, in words.
+struct Equipment<'a>(&'a Machine);
+
+impl fmt::Display for Equipment<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(machine) = self;
+        match &machine.gpus {
             Gpus::Unknown { .. } => f.write_str("its GPUs are not known")?,
             Gpus::Known(devices) if devices.is_empty() => f.write_str("no GPU")?,
             Gpus::Known(devices) if devices.iter().all(|device| device.card == Card::Stated) => {
@@ -200,10 +214,10 @@ impl fmt::Display for Machine {
                 f.write_str(&texts.join(", "))?;
             }
         }
-        if let Some(version) = self.driver.as_ref().and_then(|driver| driver.version) {
+        if let Some(version) = machine.driver.as_ref().and_then(|driver| driver.version) {
             write!(f, ", driver {version}")?;
         }
-        match &self.libc {
+        match &machine.libc {
             Some(Libc::Glibc(version)) => write!(f, ", glibc {version}"),
             Some(Libc::Musl) => f.write_str(", musl"),
             None => Ok(()),

@@ -87,7 +87,7 @@ pub fn figures(reader: &Utf8Path, subject: &Subject) -> Result<Vec<Figure>, Comm
 }
 
 /// Runs a command that must succeed.
-fn timed(command: &mut Command) -> Result<(Output, Duration), CommandError> {
+pub(super) fn timed(command: &mut Command) -> Result<(Output, Duration), CommandError> {
     let failed = |what: String| CommandError::new(exit_code::BUILD, what);
     let name = command.get_program().to_string_lossy().into_owned();
     let clock = Clock::start();
@@ -109,7 +109,7 @@ fn private_kib(output: &Output) -> Result<u32, CommandError> {
 }
 
 /// How long it takes to read a file from its beginning to its end.
-fn read_whole(file: &Utf8Path) -> Result<Duration, CommandError> {
+pub(super) fn read_whole(file: &Utf8Path) -> Result<Duration, CommandError> {
     let cannot = |error| CommandError::new(exit_code::BUILD, format!("`{file}` cannot be read")).because(error);
     let mut buffer = vec![0; CHUNK];
     let clock = Clock::start();

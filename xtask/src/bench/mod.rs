@@ -6,6 +6,7 @@ pub mod build;
 pub mod demo;
 pub mod gpu_code;
 pub mod launch;
+pub mod tree;
 
 use std::time::Duration;
 

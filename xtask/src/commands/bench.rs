@@ -48,7 +48,11 @@ pub fn run(args: &BenchArgs, context: &Context) -> Result<u8, CommandError> {
     figures.extend(bench::build::figures(&tools.join("xtask"), &root, context)?);
     figures.extend(demo);
     match Places::from_env(&context.env).ok().as_ref().and_then(bench::gpu_code::Subject::find) {
-        Some(subject) => figures.extend(bench::gpu_code::figures(&tools.join("examples/gpu_code"), &subject)?),
+        Some(subject) => {
+            figures.extend(bench::gpu_code::figures(&tools.join("examples/gpu_code"), &subject)?);
+            let (xtask, digests) = (tools.join("xtask"), tools.join("examples/digests"));
+            figures.extend(bench::tree::figures(&xtask, &digests, &subject, &folder)?);
+        }
         None => say(
             "the GPU code of `libtorch_cuda.so` is not measured: `cargo xtask test` fetches a libtorch that has some",
         ),
@@ -60,7 +64,7 @@ pub fn run(args: &BenchArgs, context: &Context) -> Result<u8, CommandError> {
     Ok(exit_code::OK)
 }
 
-/// Builds both tools and the reader of GPU code optimised; gives the folder that they lie in.
+/// Builds both tools and the examples that it measures optimised; gives the folder that they lie in.
 fn build_release(root: &Utf8Path, context: &Context) -> Result<Utf8PathBuf, CommandError> {
     let env = toolchain::inherited(context);
     let target = root.join("target/bench");
@@ -76,6 +80,8 @@ fn build_release(root: &Utf8Path, context: &Context) -> Result<Utf8PathBuf, Comm
             "--bins",
             "--example",
             "gpu_code",
+            "--example",
+            "digests",
             "--target-dir",
         ])
         .arg(&target)

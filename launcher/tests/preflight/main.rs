@@ -6,6 +6,7 @@
 mod stand_in;
 
 mod elf;
+mod hostile;
 mod loader;
 mod real_loader;
 mod start;

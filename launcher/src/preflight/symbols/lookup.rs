@@ -7,11 +7,14 @@ use object::endian::{Endianness, U32};
 use object::read::ReadRef;
 use object::read::elf::{FileHeader, Sym};
 
-use super::{MAX_SYMBOL_NAME, exports, is_exported};
+use super::{exports, is_exported};
 use crate::preflight::elf::Image;
 
-/// Entries of one chain that are compared; real chains have a handful.
-const MAX_CHAIN: usize = 4096;
+/// Entries of one chain that are followed; real chains have a handful.
+const MAX_CHAIN: usize = 512;
+/// Symbols of one chain whose names are compared: those with the same 31 bits of hash. Of two different names in a
+/// library that is already rare.
+const MAX_ALIKE: usize = 16;
 
 /// The symbols of an object, by name.
 pub(super) enum Offer<'i, 'd, H: FileHeader<Endian = Endianness>> {
@@ -72,13 +75,17 @@ impl<'i, 'd, H: FileHeader<Endian = Endianness>> Hashed<'i, 'd, H> {
         let first = self.buckets[bucket].get(endian) as usize;
         let Some(place) = first.checked_sub(self.base) else { return false };
         let chain = self.chains.get(place..).unwrap_or_default();
+        let mut alike = 0;
         for (step, value) in chain.iter().take(MAX_CHAIN).enumerate() {
             let value = value.get(endian);
             // The lowest bit says that the chain ends; the others are the hash's.
-            if value | 1 == hash | 1 && self.is_named(first + step, name) {
-                return true;
+            if value | 1 == hash | 1 {
+                if self.is_named(first + step, name) {
+                    return true;
+                }
+                alike += 1;
             }
-            if value & 1 == 1 {
+            if value & 1 == 1 || alike == MAX_ALIKE {
                 return false;
             }
         }
@@ -91,7 +98,8 @@ impl<'i, 'd, H: FileHeader<Endian = Endianness>> Hashed<'i, 'd, H> {
         let version = self.versions.read_at::<elf::Versym<Endianness>>(index as u64 * 2);
         let version = version.map_or(1, |version| version.0.get(endian).0);
         is_exported(symbol, endian, version)
-            && self.image.string(symbol.st_name(endian).into(), MAX_SYMBOL_NAME) == Ok(name)
+            // The end of a longer name is not looked for.
+            && self.image.string(symbol.st_name(endian).into(), name.len()) == Ok(name)
     }
 }
 

@@ -8,6 +8,7 @@
 mod lookup;
 mod unresolved;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use object::elf;
@@ -29,6 +30,8 @@ const MAX_SYMBOLS: usize = 4_000_000;
 const MAX_SYMBOL_NAME: usize = 256 * 1024;
 /// Bytes of all names together; `libtorch_cpu` has about 10 MB.
 const MAX_SYMBOL_TEXT: usize = 256 * 1024 * 1024;
+/// What is said of a file beyond that.
+const LONG_NAMES: &str = "its symbols have longer names than those of any real library";
 
 /// Which of libstdc++'s two string ABIs a library speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,9 +98,12 @@ const HIDDEN: u16 = 0x8000;
 fn exported<H: FileHeader<Endian = Endianness>>(image: &Image<'_, H>) -> Result<ExportedSymbols, &'static str> {
     let mut exports = exports(image)?;
     let defs = image.version_defs()?;
+    // There may be millions of symbols and thousands of versions: neither is looked for in a list of the other.
+    let names: BTreeSet<&[u8]> = defs.iter().map(|def| def.1.as_bytes()).collect();
+    let by_index: BTreeMap<u16, &str> = defs.iter().rev().map(|def| (def.0, def.1.as_str())).collect();
     // A version has an absolute symbol of its own name, which says nothing that its definition does not.
-    exports.retain(|export| !export.is_absolute || defs.iter().all(|def| def.1.as_bytes() != export.name));
-    let version = |index: u16| defs.iter().find(|def| def.0 == index & !HIDDEN).map_or("", |def| def.1.as_str());
+    exports.retain(|export| !export.is_absolute || !names.contains(export.name));
+    let version = |index: u16| by_index.get(&(index & !HIDDEN)).copied().unwrap_or_default();
     // Versions compare by their names, for an index means nothing outside of its file.
     exports.sort_unstable_by(|a, b| {
         let by_version = || version(a.version).cmp(version(b.version));
@@ -151,7 +157,7 @@ fn exports<'d, H: FileHeader<Endian = Endianness>>(image: &Image<'d, H>) -> Resu
         let name = image.string(symbol.st_name(endian).into(), MAX_SYMBOL_NAME)?;
         text += name.len();
         if text > MAX_SYMBOL_TEXT {
-            return Err("its symbols have longer names than those of any real library");
+            return Err(LONG_NAMES);
         }
         exports.push(Export { name, version, is_absolute: symbol.st_shndx(endian) == elf::SHN_ABS });
     }

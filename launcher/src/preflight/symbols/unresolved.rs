@@ -12,7 +12,7 @@ use object::read::ReadRef;
 use object::read::elf::{FileHeader, Rel, Rela, Sym};
 
 use super::lookup::{Offer, gnu_hash};
-use super::{MAX_SYMBOL_NAME, MAX_SYMBOLS};
+use super::{LONG_NAMES, MAX_SYMBOL_NAME, MAX_SYMBOL_TEXT, MAX_SYMBOLS};
 use crate::preflight::elf::{ElfError, Image, check_magic};
 use crate::preflight::map::MappedFile;
 
@@ -89,13 +89,19 @@ fn references<'d, H: FileHeader<Endian = Endianness>>(
     let table = image.value(elf::DT_SYMTAB).and_then(|address| image.at(address)).ok_or(OUTSIDE)?;
     let symbols: &[H::Sym] = table.read_slice_at(0, count).map_err(|()| OUTSIDE)?;
     let mut found = Vec::new();
+    let mut text = 0;
     for (index, is_needed_at_start) in referred.by_index {
         let symbol = &symbols[index as usize];
         // A weak reference is 0 when nothing offers it.
         if symbol.st_bind() != elf::STB_GLOBAL || symbol.st_shndx(image.endian()) != elf::SHN_UNDEF {
             continue;
         }
-        found.push((image.string(symbol.st_name(image.endian()).into(), MAX_SYMBOL_NAME)?, is_needed_at_start));
+        let name = image.string(symbol.st_name(image.endian()).into(), MAX_SYMBOL_NAME)?;
+        text += name.len();
+        if text > MAX_SYMBOL_TEXT {
+            return Err(LONG_NAMES);
+        }
+        found.push((name, is_needed_at_start));
     }
     Ok(found)
 }

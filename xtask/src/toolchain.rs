@@ -245,6 +245,16 @@ impl RustcFacts {
             .map_err(|error| failed().because(error).hint("install Rust from https://rustup.rs, or set `RUSTC`"))?;
         Self::parse(&text).ok_or_else(failed)
     }
+
+    /// The features that the code for `target` may use with these flags, by rustc's names; none where rustc does not say,
+    /// which the build then tells.
+    pub fn features(env: &Env, folder: &Utf8Path, target: &str, flags: &[String]) -> Option<Vec<String>> {
+        let rustc = env.get(OsStr::new("RUSTC")).cloned().unwrap_or_else(|| "rustc".into());
+        let ask = ["--print", "cfg", "--target", target].into_iter().chain(flags.iter().map(String::as_str));
+        let asked = duct::cmd(rustc, ask).dir(folder).full_env(env).stdin_null().stderr_null();
+        let feature = |line: &str| Some(line.strip_prefix("target_feature=\"")?.strip_suffix('"')?.to_owned());
+        Some(asked.read().ok()?.lines().filter_map(feature).collect())
+    }
 }
 
 #[cfg(test)]

@@ -52,6 +52,8 @@ pub const DRIVER_TOO_OLD: &str = "driver-too-old";
 pub const DRIVER_BY_COMPAT: &str = "driver-by-compat";
 /// Whether the driver serves the code is not known: a warning.
 pub const DRIVER_UNKNOWN: &str = "driver-unknown";
+/// The code uses what the host's CPU cannot do.
+pub const CPU_LACKS: &str = "cpu-lacks";
 /// A fact of a host could not be read.
 pub const HOST_FACT_UNREAD: &str = "host-fact-unread";
 /// A GPU driver is there and cannot be used.
@@ -86,6 +88,7 @@ pub const TABLE: &[(&str, &str)] = &[
     (DRIVER_TOO_OLD, "the driver is older than the code needs"),
     (DRIVER_BY_COMPAT, "the driver serves the code by a compatibility package alone"),
     (DRIVER_UNKNOWN, "whether the driver serves the code is not known"),
+    (CPU_LACKS, "the code uses what the host's CPU cannot do"),
     (HOST_FACT_UNREAD, "a fact of a host could not be read"),
     (GPU_DRIVER_BROKEN, "a GPU driver is there and cannot be used"),
     (GPU_UNREADABLE, "a card does not say what it is, or may not be used"),

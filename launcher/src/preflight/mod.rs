@@ -12,6 +12,7 @@ pub mod fatbin;
 pub mod fit;
 pub mod gpu;
 pub mod host;
+pub mod isa;
 pub mod loader;
 pub(crate) mod map;
 pub mod symbols;

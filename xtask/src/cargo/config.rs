@@ -12,8 +12,10 @@ use crate::toolchain::Env;
 /// Facts of the configuration files, nearest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct ConfigFacts {
-    /// Selectors of the `[target.<selector>]` tables with `rustflags`.
-    pub target_rustflags: Vec<String>,
+    /// The `rustflags` of `[target.<selector>]` tables, by the selector.
+    pub target_rustflags: Vec<(String, Vec<String>)>,
+    /// `build.rustflags`.
+    pub build_rustflags: Vec<String>,
     /// Whether a `build.target` is set, so that cargo would build for another machine unasked.
     pub has_build_target: bool,
     /// Names of the `[profile.<name>]` tables.
@@ -41,10 +43,13 @@ impl ConfigFacts {
         let build = table.get("build").and_then(toml::Value::as_table);
         let target = table.get("target").and_then(toml::Value::as_table);
         for (selector, entries) in target.into_iter().flatten() {
-            if entries.get("rustflags").is_some() {
-                self.target_rustflags.push(selector.clone());
+            if let Some(list) = entries.get("rustflags") {
+                self.target_rustflags.push((selector.clone(), flags(list)));
             }
         }
+        // Cargo joins the lists of its files; those of the nearest come last.
+        let further = build.and_then(|build| build.get("rustflags")).map(flags).unwrap_or_default();
+        self.build_rustflags.splice(0..0, further);
         self.has_build_target |= build.is_some_and(|build| build.contains_key("target"));
         let profiles = table.get("profile").and_then(toml::Value::as_table);
         self.profiles.extend(profiles.into_iter().flat_map(|profiles| profiles.keys().cloned()));
@@ -65,6 +70,14 @@ impl ConfigFacts {
             self.text.push_str(&kept.to_string());
             self.text.push('\u{1e}');
         }
+    }
+}
+
+/// A list of flags: an array, or one text with spaces between.
+fn flags(list: &toml::Value) -> Vec<String> {
+    match list {
+        toml::Value::Array(list) => list.iter().filter_map(|flag| flag.as_str().map(str::to_owned)).collect(),
+        other => other.as_str().unwrap_or_default().split_whitespace().map(str::to_owned).collect(),
     }
 }
 
@@ -99,7 +112,8 @@ mod tests {
         }
         let env: Env = [("CARGO_HOME".into(), base.join("home").into_string().into())].into();
         let facts = ConfigFacts::read(&base.join("a b/ü"), &env);
-        assert_eq!(facts.target_rustflags, ["cfg(unix)"]);
+        assert_eq!(facts.target_rustflags, [("cfg(unix)".to_owned(), vec!["-g".to_owned()])]);
+        assert_eq!(facts.build_rustflags, ["-Copt-level=1"]);
         assert!(facts.has_build_target && !facts.has_include);
         assert_eq!(facts.profiles, ["quick"]);
         assert_eq!(

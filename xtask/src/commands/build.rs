@@ -55,6 +55,9 @@ pub struct BuildFlags {
     /// Build without a network
     #[arg(long, help_heading = "Build options")]
     pub offline: bool,
+    /// Build every kind by itself, where one build would serve several too
+    #[arg(long, help_heading = "Build options")]
+    pub no_share: bool,
     /// The `Cargo.toml` of the project [default: found from the working directory upward]
     #[arg(long, value_name = "PATH", help_heading = "Build options")]
     pub manifest_path: Option<Utf8PathBuf>,
@@ -105,6 +108,7 @@ impl BuildFlags {
             accept: self.accept.clone(),
             locked: self.locked,
             offline: self.offline,
+            no_share: self.no_share,
         }
     }
 }

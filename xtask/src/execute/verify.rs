@@ -161,7 +161,8 @@ fn envelope(
     findings: &[Finding],
     source: &SourceId,
 ) -> Envelope {
-    let artifact = inspection.artifact(&build.target, build.key.as_str(), source.to_string());
+    let mut artifact = inspection.artifact(&build.target, build.key.as_str(), source.to_string());
+    artifact.cpu_level = build.cpu_level.clone();
     let mut envelope = host.envelope(artifact);
     if let Some(record) = &mut envelope.libtorch {
         record.libraries = inspection.libraries.clone();

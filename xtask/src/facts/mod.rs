@@ -4,6 +4,7 @@
 //! Owns the order in which things can be read at once. Decides nothing: what is wrong with a cluster is said by
 //! [`crate::cluster`] and [`crate::plan`], and collected here so that all of it is told together.
 
+mod cpu;
 mod hosts;
 mod machines;
 mod variant;
@@ -52,6 +53,8 @@ pub struct Choice {
     pub locked: bool,
     /// `--offline`.
     pub offline: bool,
+    /// `--no-share`.
+    pub no_share: bool,
 }
 
 /// Facts of a project and its cluster, and the plan that follows from them.
@@ -228,6 +231,7 @@ impl Rest {
             env,
             invocation: &context.invocation,
         });
+        let cpu_codes = cpu::by_kind(&cluster, machines.keys().copied(), rustc, &workspace.root, env, &config);
         let builds_dir = match &choice.builds_dir {
             Some(folder) => context.cwd.join(folder),
             None => workspace.target_directory.join("torchlift/builds"),
@@ -243,6 +247,7 @@ impl Rest {
             choices: &variants.choices,
             machines: &machines,
             known_hosts: &known_hosts,
+            cpu_codes: &cpu_codes,
             foreign_paths: &foreign_paths(&chosen, workspace),
             torch_pin: wanted.as_ref().map(|wanted| wanted.version.as_str()),
             invocation: &context.invocation,
@@ -251,6 +256,7 @@ impl Rest {
             builds_dir,
             locked: choice.locked,
             offline: choice.offline,
+            is_shared: !choice.no_share,
         });
         let of_plan = accept(planned.findings, &accepted, |code| ACCEPTABLE.contains(&code));
         findings.extend(of_plan);

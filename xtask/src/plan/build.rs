@@ -9,9 +9,11 @@ use torchlift_schema::gpu::CudaArch;
 use torchlift_schema::{Accelerator, Finding};
 
 use super::check;
-use super::key::{BuildKey, KeyMaker};
+use super::key::{self, BuildKey, KeyMaker};
 use super::rustflags::{self, Handover};
-use super::{Build, BuildLibtorch, BuildPlan, HostBuild, HostKnown, HostLibtorch, Inputs, KindChoice, PUBLISHED};
+use super::{
+    Apart, Build, BuildLibtorch, BuildPlan, HostBuild, HostKnown, HostLibtorch, Inputs, KindChoice, PUBLISHED,
+};
 use crate::cluster::{Host, Kind, Toolchain};
 use crate::env_vars::{
     CARGO_ENCODED_RUSTFLAGS, CUDA_COMPUTE_CAP, LIBTORCH_CXX11_ABI, LIBTORCH_PATHS, MISLEADING, TORCH_CUDA_ARCH_LIST,
@@ -85,6 +87,7 @@ fn lay_out(inputs: &Inputs<'_>, program: Program) -> Option<BuildPlan> {
         }
         hosts.push(place(inputs, host, kind, variant, &program, key));
     }
+    apart(&mut builds);
     Some(BuildPlan {
         job: inputs.job.name.clone(),
         workspace: inputs.workspace.root.clone(),
@@ -94,6 +97,16 @@ fn lay_out(inputs: &Inputs<'_>, program: Program) -> Option<BuildPlan> {
         hosts,
         chosen: chosen(inputs),
     })
+}
+
+/// Says of each build but the first why it is not one with the nearest of those before it.
+fn apart(builds: &mut [Build]) {
+    for index in 1..builds.len() {
+        let (before, rest) = builds.split_at_mut(index);
+        let Some(build) = rest.first_mut() else { return };
+        let differences = before.iter().map(|other| (build.parts.differences(&other.parts), &other.key));
+        build.apart = differences.min_by_key(|(by, _)| by.len()).map(|(by, from)| Apart { from: from.clone(), by });
+    }
 }
 
 /// What `auto` means for each kind.
@@ -126,19 +139,22 @@ fn one_build(inputs: &Inputs<'_>, index: usize, kind: &Kind, variant: Option<&Va
     }
     let link_flags = link_flags(variant);
 
-    let key = {
-        let mut key = KeyMaker::default();
-        key.add("target", target.as_bytes());
-        key.add("profile", inputs.job.profile.as_bytes());
-        key.add("package", program.package.as_bytes());
-        key.add(program.kind.word(), program.name.as_bytes());
-        key.add("features", features.join(",").as_bytes());
-        key.add("default features", kind.default_features.to_string().as_bytes());
-        key.add("rustc", inputs.rustc.verbose_version.as_bytes());
-        key.add("cargo configuration", inputs.config.text.as_bytes());
-        key.add("kind rustflags", kind.rustflags.join("\0").as_bytes());
-        key.add("link flags", link_flags.join("\0").as_bytes());
-        key.add("libtorch", variant.map_or("", |variant| variant.facts.abi_digest.as_str()).as_bytes());
+    let (key, parts) = {
+        let mut parts = KeyMaker::default();
+        parts.add("target", target.as_bytes());
+        parts.add("profile", inputs.job.profile.as_bytes());
+        parts.add("package", program.package.as_bytes());
+        parts.add(program.kind.word(), program.name.as_bytes());
+        parts.add("features", features.join(",").as_bytes());
+        parts.add("default features", kind.default_features.to_string().as_bytes());
+        parts.add("rustc", inputs.rustc.verbose_version.as_bytes());
+        parts.add("cargo configuration", inputs.config.text.as_bytes());
+        parts.add("kind rustflags", kind.rustflags.join("\0").as_bytes());
+        parts.add("link flags", link_flags.join("\0").as_bytes());
+        if !inputs.is_shared {
+            parts.add("kind, by `--no-share`", kind.name.as_bytes());
+        }
+        parts.add("libtorch's ABI digest", variant.map_or("", |variant| variant.facts.abi_digest.as_str()).as_bytes());
         // What the user's shell has for a variable that is set or unset here, cargo never sees.
         let mut whole = inputs.env.clone();
         whole.retain(|name, _| !env_unset.iter().any(|unset| name == unset.as_str()));
@@ -146,11 +162,12 @@ fn one_build(inputs: &Inputs<'_>, index: usize, kind: &Kind, variant: Option<&Va
             whole.retain(|name, _| !LIBTORCH_PATHS.iter().any(|path| name == path));
         }
         whole.extend(env.iter().map(|(name, value)| (name.into(), value.into())));
-        key.add_env(&whole);
-        for (name, value) in &kind.build_env {
-            key.add(&format!("build_env {name}"), value.as_bytes());
+        parts.add_env(&whole);
+        // Those that compilers read are among the variables already.
+        for (name, value) in kind.build_env.iter().filter(|(name, _)| !key::is_for_builds(name)) {
+            parts.add(&format!("build_env {name}"), value.as_bytes());
         }
-        key.finish()
+        parts.finish()
     };
 
     let dir = inputs.builds_dir.join(key.as_str());
@@ -166,6 +183,8 @@ fn one_build(inputs: &Inputs<'_>, index: usize, kind: &Kind, variant: Option<&Va
             env.insert(name.to_owned(), libtorch.link.to_string());
         }
     }
+    let arch = target.split('-').next().unwrap_or_default();
+    let cpu_level = inputs.cpu_codes.get(&index).and_then(|code| code.level(arch)).map(str::to_owned);
     let args = arguments(inputs, program, kind, &target, &features, &handover, &dir, libtorch.as_ref(), &link_flags);
     Build {
         key,
@@ -180,6 +199,9 @@ fn one_build(inputs: &Inputs<'_>, index: usize, kind: &Kind, variant: Option<&Va
         args,
         env,
         env_unset,
+        cpu_level,
+        parts,
+        apart: None,
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use torchlift::preflight::code;
 use torchlift_schema::{Finding, Place};
 
-use super::{BuildPlan, Inputs, fit};
+use super::{BuildPlan, Inputs, cpu, fit};
 use crate::cluster::{Files, Host, Kind, LibtorchChoice, Reach};
 use crate::env_vars::LIBTORCH_BYPASS_VERSION_CHECK;
 use crate::workspace::{Program, offer};
@@ -16,6 +16,8 @@ use crate::workspace::{Program, offer};
 pub const ACCEPTABLE: &[&str] = &[
     "libtorch-not-chosen",
     "libtorch-other-version",
+    "cpu-native",
+    code::CPU_LACKS,
     code::GPU_CODE_MISSING,
     code::DRIVER_TOO_OLD,
     code::GFX_OVERRIDE,
@@ -133,6 +135,7 @@ pub(super) fn kinds(inputs: &Inputs<'_>, program: Option<&Program>, findings: &m
         features(inputs, kind, program, findings);
         libtorch(inputs, index, kind, findings);
         fit::kind(inputs, index, kind, findings);
+        cpu::kind(inputs, index, kind, findings);
     }
 }
 

@@ -6,9 +6,10 @@
 mod accept;
 mod build;
 mod check;
+mod cpu;
 mod fit;
 mod key;
-mod rustflags;
+pub mod rustflags;
 #[cfg(test)]
 mod tests;
 
@@ -21,7 +22,8 @@ use torchlift_schema::{Accelerator, Artifact, Envelope, Finding, LibtorchRecord,
 pub use accept::accept;
 pub use build::{Planned, plan};
 pub use check::ACCEPTABLE;
-pub use key::BuildKey;
+pub use cpu::CpuCode;
+pub use key::{BuildKey, Difference, KeyParts};
 
 use crate::cargo::ConfigFacts;
 use crate::cluster::{Cluster, Host, Job};
@@ -55,6 +57,8 @@ pub struct Inputs<'a> {
     pub choices: &'a BTreeMap<usize, Chosen>,
     /// What the hosts have, by the index of their kind.
     pub machines: &'a BTreeMap<usize, Vec<Machine>>,
+    /// What the code of a kind asks of a CPU, by the index of the kind; only where its flags say something.
+    pub cpu_codes: &'a BTreeMap<usize, CpuCode>,
     /// What is known of the cluster's hosts.
     pub known_hosts: &'a KnownHosts,
     /// Names of local hosts whose `path` is not the workspace.
@@ -73,6 +77,8 @@ pub struct Inputs<'a> {
     pub locked: bool,
     /// `--offline`.
     pub offline: bool,
+    /// Whether kinds with equal keys share a build; not with `--no-share`.
+    pub is_shared: bool,
 }
 
 /// All builds and where their results go.
@@ -137,6 +143,24 @@ pub struct Build {
     pub env: BTreeMap<String, String>,
     /// Variables taken out of it.
     pub env_unset: Vec<String>,
+    /// The level that its code asks of a CPU, where flags choose one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_level: Option<String>,
+    /// What its key is made of.
+    #[serde(skip)]
+    pub parts: KeyParts,
+    /// The earlier build that it is the nearest to, and why it is none with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub apart: Option<Apart>,
+}
+
+/// Why two builds are not one.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Apart {
+    /// The other build.
+    pub from: BuildKey,
+    /// In what their keys differ.
+    pub by: Vec<Difference>,
 }
 
 /// The libtorch of a build.

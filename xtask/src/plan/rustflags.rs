@@ -30,25 +30,49 @@ pub(super) fn handover(flags: &[String], env: &Env, config: &ConfigFacts, target
     if flags.is_empty() {
         return Handover::None;
     }
-    let text = |name: &str| env.get(OsStr::new(name)).map(|value| value.to_string_lossy().into_owned());
-    let own = match (text(CARGO_ENCODED_RUSTFLAGS), text(RUSTFLAGS)) {
-        (Some(encoded), _) => Some(encoded.split(UNIT_SEPARATOR).map(str::to_owned).collect::<Vec<_>>()),
-        (None, Some(plain)) => Some(plain.split_whitespace().map(str::to_owned).collect()),
-        (None, None) => None,
-    };
-    if let Some(own) = own {
-        let all: Vec<String> = own.into_iter().filter(|flag| !flag.is_empty()).chain(flags.iter().cloned()).collect();
+    if let Some(own) = of_environment(env) {
+        let all: Vec<String> = own.into_iter().chain(flags.iter().cloned()).collect();
         return Handover::Encoded(all.join(UNIT_SEPARATOR));
     }
     let list = toml::Value::Array(flags.iter().cloned().map(toml::Value::String).collect());
-    let variable = format!("CARGO_TARGET_{}_RUSTFLAGS", target.to_uppercase().replace('-', "_"));
-    let has_target_flags = env.contains_key(OsStr::new(&variable))
-        || config.target_rustflags.iter().any(|selector| is_for(selector, target));
-    Handover::Config(if has_target_flags {
+    Handover::Config(if of_target(env, config, target).is_some() {
         format!("target.{target}.rustflags={list}")
     } else {
         format!("build.rustflags={list}")
     })
+}
+
+/// All flags that rustc gets for a kind: those of the one source that cargo takes, and the kind's own.
+pub fn effective(flags: &[String], env: &Env, config: &ConfigFacts, target: &str) -> Vec<String> {
+    let own = of_environment(env).or_else(|| of_target(env, config, target));
+    let own = own.unwrap_or_else(|| text(env, "CARGO_BUILD_RUSTFLAGS").map_or(config.build_rustflags.clone(), words));
+    own.into_iter().chain(flags.iter().cloned()).collect()
+}
+
+fn text(env: &Env, name: &str) -> Option<String> {
+    env.get(OsStr::new(name)).map(|value| value.to_string_lossy().into_owned())
+}
+
+fn words(text: impl AsRef<str>) -> Vec<String> {
+    text.as_ref().split_whitespace().map(str::to_owned).collect()
+}
+
+/// The flags of the environment; none where it says nothing, which is not the same as an empty list.
+fn of_environment(env: &Env) -> Option<Vec<String>> {
+    let encoded = |text: String| {
+        text.split(UNIT_SEPARATOR).filter(|flag| !flag.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    text(env, CARGO_ENCODED_RUSTFLAGS).map(encoded).or_else(|| text(env, RUSTFLAGS).map(words))
+}
+
+/// The flags of `target.*`; none where no table and no variable is for this target.
+fn of_target(env: &Env, config: &ConfigFacts, target: &str) -> Option<Vec<String>> {
+    let variable = format!("CARGO_TARGET_{}_RUSTFLAGS", target.to_uppercase().replace('-', "_"));
+    let tables = config.target_rustflags.iter().filter(|(selector, _)| is_for(selector, target));
+    let tables: Vec<&Vec<String>> = tables.map(|(_, flags)| flags).collect();
+    let variable = text(env, &variable).map(words);
+    (variable.is_some() || !tables.is_empty())
+        .then(|| tables.into_iter().flatten().cloned().chain(variable.unwrap_or_default()).collect())
 }
 
 /// Whether `[target.<selector>]` is for `target`. Of a `cfg(…)` what follows from the triple is known, which is what
@@ -88,7 +112,8 @@ mod tests {
     }
 
     fn config(selectors: &[&str]) -> ConfigFacts {
-        let target_rustflags = selectors.iter().map(|selector| (*selector).to_owned()).collect();
+        let target_rustflags =
+            selectors.iter().map(|selector| ((*selector).to_owned(), vec!["-g".to_owned()])).collect();
         ConfigFacts { target_rustflags, ..ConfigFacts::default() }
     }
 
@@ -115,6 +140,21 @@ mod tests {
         let build = Handover::Config("build.rustflags=[\"-Ctarget-cpu=haswell\"]".to_owned());
         assert_eq!(given(&[]), build);
         assert_eq!(given(&["cfg(windows)", "aarch64-unknown-linux-gnu", "cfg(target_os = \"macos\")"]), build);
+    }
+
+    #[test]
+    fn the_flags_that_rustc_gets_are_those_of_the_source_that_cargo_takes_and_the_kinds() {
+        let mut config = config(&["cfg(unix)", "cfg(windows)"]);
+        config.build_rustflags = vec!["-O".to_owned()];
+        let given =
+            |pairs: &[(&str, &str)], config: &ConfigFacts| effective(&flags(), &env(pairs), config, TARGET).join(" ");
+        assert_eq!(given(&[("RUSTFLAGS", "-v  -l")], &config), "-v -l -Ctarget-cpu=haswell");
+        assert_eq!(given(&[("RUSTFLAGS", "")], &config), "-Ctarget-cpu=haswell");
+        let variable = "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS";
+        assert_eq!(given(&[(variable, "-l")], &config), "-g -l -Ctarget-cpu=haswell");
+        config.target_rustflags.clear();
+        assert_eq!(given(&[], &config), "-O -Ctarget-cpu=haswell");
+        assert_eq!(given(&[("CARGO_BUILD_RUSTFLAGS", "-l")], &config), "-l -Ctarget-cpu=haswell");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use torchlift::preflight::fit::{Device, Isa};
 use torchlift_schema::host::{CoreFacts, CpuFacts, Gpu, SystemFacts, Vendor};
 use torchlift_schema::{Accelerator, Finding, HostFacts};
 
-use super::{Inputs, Planned, plan};
+use super::{CpuCode, Inputs, Planned, plan};
 use crate::cargo::ConfigFacts;
 use crate::cluster::{self, Cluster, Host, LibtorchChoice, Source};
 use crate::facts::{KnownHost, KnownHosts, Origin};
@@ -27,6 +27,8 @@ struct World {
     variants: BTreeMap<usize, Result<Variant, Finding>>,
     choices: BTreeMap<usize, Chosen>,
     known_hosts: KnownHosts,
+    cpu_codes: BTreeMap<usize, CpuCode>,
+    is_shared: bool,
     foreign: BTreeSet<String>,
     env: Env,
     pin: Option<String>,
@@ -70,6 +72,8 @@ fn world(toml: &str) -> World {
         variants,
         choices: BTreeMap::new(),
         known_hosts: KnownHosts::default(),
+        cpu_codes: BTreeMap::new(),
+        is_shared: true,
         foreign: BTreeSet::new(),
         env: Env::new(),
         pin: None,
@@ -128,6 +132,8 @@ impl World {
             choices: &self.choices,
             machines: &machines(&self.cluster),
             known_hosts: &self.known_hosts,
+            cpu_codes: &self.cpu_codes,
+            is_shared: self.is_shared,
             foreign_paths: &self.foreign,
             torch_pin: self.pin.as_deref(),
             invocation: "cargo xtask",
@@ -503,6 +509,23 @@ fn gpus_that_a_kind_does_not_name_are_those_of_the_cards_of_all_its_hosts() {
     let all = unknown.keys();
     unknown.cluster.hosts.iter_mut().for_each(|host| host.slots = crate::cluster::Slots::Count(1));
     assert_eq!(unknown.keys(), all);
+}
+
+#[test]
+fn native_is_refused_for_a_host_that_is_not_this_machine_with_the_level_that_it_has() {
+    let toml = "[kind.k]\nrustflags = [\"-Ctarget-cpu=native\"]\n\
+                [[host]]\nname = \"a\"\npath = \"/w/my project\"\n[[host]]\nname = \"b\"\npath = \"/p\"\nreach = { ssh = \"b\" }\n";
+    let mut world = world(toml);
+    let features = Some(vec!["avx512f".to_owned()]);
+    world.cpu_codes.insert(0, CpuCode { flags: vec!["-Ctarget-cpu=native".to_owned()], features });
+    let mut host = with_cards(&[], &[]);
+    host.facts.cpu.level = Some("x86-64-v3".to_owned());
+    world.known_hosts.insert("b", host);
+    let findings: Vec<_> =
+        world.plan().findings.into_iter().filter(|finding| finding.code.starts_with("cpu")).collect();
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert_eq!((findings[0].code.as_str(), findings[0].place.host.as_deref()), ("cpu-native", Some("b")));
+    assert!(findings[0].remedy.as_ref().unwrap().ends_with("this one has `-Ctarget-cpu=x86-64-v3`"));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use torchlift_schema::Finding;
 
 use super::progress::{counted, duration};
 use crate::libtorch::event::human_size;
-use crate::plan::{BuildPlan, HostBuild, HostKnown};
+use crate::plan::{Apart, BuildPlan, Difference, HostBuild, HostKnown};
 
 /// What a build did.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -107,6 +107,9 @@ pub fn render_plan(plan: &BuildPlan) -> String {
         if let Some(libtorch) = &build.libtorch {
             let _ = writeln!(text, "  libtorch  {} ({})", libtorch.root, libtorch.version);
         }
+        if let Some(apart) = &build.apart {
+            let _ = writeln!(text, "  apart     from {} by {}", apart.from, differences(apart));
+        }
         let _ = writeln!(text, "  in        {}", plan.workspace);
         for name in &build.env_unset {
             let _ = writeln!(text, "  unset     {name}");
@@ -123,6 +126,16 @@ pub fn render_plan(plan: &BuildPlan) -> String {
         text.push_str(&render_host(host));
     }
     text
+}
+
+/// In what two keys differ: `RUSTFLAGS (`-g` here, nothing there)`.
+fn differences(apart: &Apart) -> String {
+    let value = |value: &Option<String>| match value.as_deref() {
+        None | Some("") => "nothing".to_owned(),
+        Some(text) => format!("`{text}`"),
+    };
+    let part = |by: &Difference| format!("{} ({} here, {} there)", by.part, value(&by.here), value(&by.there));
+    apart.by.iter().map(part).collect::<Vec<_>>().join("; ")
 }
 
 fn render_host(host: &HostBuild) -> String {

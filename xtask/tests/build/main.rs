@@ -26,5 +26,6 @@ mod launch;
 mod places;
 mod plan;
 mod publish;
+mod share;
 mod support;
 mod terminal;

@@ -3,19 +3,10 @@
 use torchlift_schema::host::CpuFacts;
 
 use super::{Problems, Roots, field};
+use crate::preflight::isa;
 use crate::preflight::loader::HostLibraries;
 
 const CPUINFO: &str = "/proc/cpuinfo";
-
-/// The levels of the x86-64 ABI (psABI, chapter 3.1.1), by the kernel's names: a level needs those before it.
-///
-/// `osxsave` has no name in /proc/cpuinfo; the kernel shows `avx` only where it saves the registers.
-const X86_LEVELS: [(&str, &[&str]); 4] = [
-    ("x86-64-v1", &["lm", "cmov", "cx8", "fpu", "fxsr", "mmx", "syscall", "sse", "sse2"]),
-    ("x86-64-v2", &["cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"]),
-    ("x86-64-v3", &["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"]),
-    ("x86-64-v4", &["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"]),
-];
 
 /// Beginnings of the names that say what generated code may use; the kernel's other words are about the machine.
 const X86_CODE: [&str; 15] = [
@@ -23,18 +14,6 @@ const X86_CODE: [&str; 15] = [
 ];
 /// Further such names, whole: `pni` is SSE3, `abm` LZCNT, `cx16` CMPXCHG16B.
 const X86_CODE_WHOLE: [&str; 5] = ["abm", "cx16", "lahf_lm", "pni", "vpclmulqdq"];
-
-/// Versions of the Arm architecture by what each makes mandatory and the kernel names: a version needs those before it.
-///
-/// What a kernel may hide by its configuration (pointer authentication, say) is not asked for.
-const ARM_LEVELS: [(&str, &[&str]); 6] = [
-    ("armv8-a", &["fp", "asimd"]),
-    ("armv8.1-a", &["atomics", "crc32", "asimdrdm"]),
-    ("armv8.2-a", &["dcpop"]),
-    ("armv8.3-a", &["jscvt", "fcma", "lrcpc"]),
-    ("armv8.4-a", &["asimddp", "dit", "flagm", "ilrcpc", "uscat"]),
-    ("armv8.5-a", &["flagm2", "frint", "sb"]),
-];
 
 /// Reads it.
 pub(super) fn read(roots: &Roots, arch: &str, libraries: &HostLibraries, problems: &mut Problems) -> CpuFacts {
@@ -44,7 +23,7 @@ pub(super) fn read(roots: &Roots, arch: &str, libraries: &HostLibraries, problem
             facts.model = model(&text);
             // Cores of one machine may differ; a program may run on any of them.
             let words = words_of_every_core(&text, if arch == "x86_64" { "flags" } else { "Features" });
-            facts.level = level(arch, &words);
+            facts.level = isa::level_of_host(arch, &words).map(str::to_owned);
             facts.features = words.into_iter().filter(|word| is_for_code(arch, word)).collect();
             facts.from.push(CPUINFO.to_owned());
             if facts.level.is_none() {
@@ -90,16 +69,6 @@ fn words_of_every_core(text: &str, key: &str) -> Vec<String> {
     words
 }
 
-fn level(arch: &str, words: &[String]) -> Option<String> {
-    let levels: &[(&str, &[&str])] = match arch {
-        "x86_64" => &X86_LEVELS,
-        "aarch64" => &ARM_LEVELS,
-        _ => return None,
-    };
-    let has = |name: &&str| words.iter().any(|word| word == name);
-    levels.iter().take_while(|(_, needed)| needed.iter().all(has)).last().map(|(name, _)| (*name).to_owned())
-}
-
 fn is_for_code(arch: &str, word: &str) -> bool {
     arch != "x86_64" || X86_CODE_WHOLE.contains(&word) || X86_CODE.iter().any(|start| word.starts_with(start))
 }
@@ -118,26 +87,26 @@ mod tests {
 
     #[test]
     fn a_level_is_had_whole_and_with_those_below_it() {
-        let level = |text: &str| level("x86_64", &words(text));
-        assert_eq!(level(V1).as_deref(), Some("x86-64-v1"));
-        assert_eq!(level(&format!("{V1} {V2}")).as_deref(), Some("x86-64-v2"));
-        assert_eq!(level(&format!("{V1} {V2} {V3}")).as_deref(), Some("x86-64-v3"));
-        assert_eq!(level(&format!("{V1} {V3}")).as_deref(), Some("x86-64-v1"));
+        let level = |text: &str| isa::level_of_host("x86_64", &words(text));
+        assert_eq!(level(V1), Some("x86-64-v1"));
+        assert_eq!(level(&format!("{V1} {V2}")), Some("x86-64-v2"));
+        assert_eq!(level(&format!("{V1} {V2} {V3}")), Some("x86-64-v3"));
+        assert_eq!(level(&format!("{V1} {V3}")), Some("x86-64-v1"));
         let without_lzcnt = V3.replace(" abm", "");
-        assert_eq!(level(&format!("{V1} {V2} {without_lzcnt}")).as_deref(), Some("x86-64-v2"));
+        assert_eq!(level(&format!("{V1} {V2} {without_lzcnt}")), Some("x86-64-v2"));
         let v4 = "avx512f avx512bw avx512cd avx512dq avx512vl";
-        assert_eq!(level(&format!("{V1} {V2} {V3} {v4}")).as_deref(), Some("x86-64-v4"));
+        assert_eq!(level(&format!("{V1} {V2} {V3} {v4}")), Some("x86-64-v4"));
         assert_eq!(level(""), None);
     }
 
     #[test]
     fn an_arm_cpu_has_the_version_whose_parts_it_has() {
-        let level = |text: &str| level("aarch64", &words(text));
+        let level = |text: &str| isa::level_of_host("aarch64", &words(text));
         let cortex_a72 = "fp asimd evtstrm aes pmull sha1 sha2 crc32 cpuid";
-        assert_eq!(level(cortex_a72).as_deref(), Some("armv8-a"));
+        assert_eq!(level(cortex_a72), Some("armv8-a"));
         let neoverse_n1 =
             "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid asimdrdm lrcpc dcpop asimddp ssbs";
-        assert_eq!(level(neoverse_n1).as_deref(), Some("armv8.2-a"));
+        assert_eq!(level(neoverse_n1), Some("armv8.2-a"));
     }
 
     #[test]

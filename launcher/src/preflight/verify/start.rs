@@ -70,6 +70,7 @@ pub fn check(question: StartQuestion<'_>, host: &HostLibraries, cache: &mut Dige
         }
     };
     if let Some(envelope) = question.envelope {
+        findings.extend(cpu_level(envelope, host, &place));
         findings.extend(changed(envelope, question, closure.as_ref(), &place, cache));
     }
     findings
@@ -157,6 +158,20 @@ fn script(program: &Path, line: &str, place: &Place) -> Option<Finding> {
     let message =
         format!("`{}` cannot be started: its interpreters are scripts, one behind the other", program.display());
     Some(Finding::error(code::INTERPRETER_MISSING, place.clone(), message).remedy("name a program as interpreter"))
+}
+
+/// An error for code that asks for a higher level than this CPU has. What is known of a level is what the loader knows, which
+/// is that of x86-64.
+fn cpu_level(envelope: &Envelope, host: &HostLibraries, place: &Place) -> Option<Finding> {
+    let level = envelope.artifact.cpu_level.as_ref()?;
+    let is_known = host.arch == "x86_64" && level.starts_with("x86-64-") && level != "x86-64-v1";
+    if !is_known || host.hwcaps.contains(level) {
+        return None;
+    }
+    let has = host.hwcaps.first().map_or("x86-64-v1", String::as_str);
+    let message = format!("the program was built for CPUs of level `{level}`, and this one has `{has}`");
+    let remedy = format!("build it with `-Ctarget-cpu={has}` in the `rustflags` of the host's kind");
+    Some(Finding::error(code::CPU_LACKS, place.clone(), message).remedy(remedy))
 }
 
 /// Findings for files that are not what the envelope says.

@@ -26,6 +26,8 @@ enum Verb {
     Build(Box<commands::build::BuildArgs>),
     /// Build, then start the ranks on every host and stay with them
     Launch(Box<commands::launch::LaunchArgs>),
+    /// Take out the builds that no envelope names any more, and say how much that frees
+    Clean(commands::clean::CleanArgs),
     /// Find, fetch and list libtorch variants
     Libtorch(commands::libtorch::LibtorchArgs),
     /// Write the JSON Schemas of the formats, or check that they are current
@@ -62,6 +64,7 @@ pub fn run(args: Vec<OsString>, context: &Context) -> ExitCode {
         Verb::Demo(args) => commands::demo::run(&args, context),
         Verb::Build(args) => commands::build::run(&args, context),
         Verb::Launch(args) => commands::launch::run(&args, context),
+        Verb::Clean(args) => commands::clean::run(&args, context),
         Verb::Libtorch(args) => commands::libtorch::run(&args, context),
         Verb::Schema(args) => commands::schema::run(&args, context),
         Verb::Test(args) => commands::test::run(&args, context),

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod build;
+pub mod clean;
 pub mod demo;
 pub mod launch;
 pub mod libtorch;

@@ -10,6 +10,7 @@ mod lock;
 mod place;
 mod prepare;
 mod publish;
+pub mod stale;
 mod verify;
 
 use std::collections::BTreeMap;

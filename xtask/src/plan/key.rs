@@ -48,6 +48,11 @@ const NOT_FOR_BUILDS: &[&str] = &[
 pub struct BuildKey(String);
 
 impl BuildKey {
+    /// Whether a folder of this name could be a build's.
+    pub fn is_one(name: &str) -> bool {
+        name.len() == DIGITS && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    }
+
     /// The key as text: the name of its folder.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -3,6 +3,7 @@
 //! Owns stdout and stderr: whoever reads may go away at any time, which ends nothing and is no error.
 
 pub mod build;
+pub mod clean;
 pub mod fetch;
 pub mod libtorch;
 pub mod progress;

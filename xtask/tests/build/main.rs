@@ -18,6 +18,7 @@ mod skip;
 mod made;
 
 mod cargo;
+mod clean;
 mod disk;
 mod facts;
 mod gpu;

@@ -25,7 +25,7 @@ pub fn figures(xtask: &Utf8Path, root: &Utf8Path, context: &Context) -> Result<V
     let project = root.join("fixtures/projects/tch-train");
     // The first build does what there is to do.
     timed(&mut build(xtask, &project, &[]))?;
-    let mut bare = cargo_of_plan(xtask, &project, context)?;
+    let mut bare = cargo_of_plan(xtask, &project, &[], context)?;
     let mut ours = Vec::new();
     let mut cargo = Vec::new();
     for _ in 0..ROUNDS {
@@ -41,7 +41,7 @@ pub fn figures(xtask: &Utf8Path, root: &Utf8Path, context: &Context) -> Result<V
     }])
 }
 
-fn build(xtask: &Utf8Path, project: &Utf8Path, more: &[&str]) -> Command {
+pub(super) fn build(xtask: &Utf8Path, project: &Utf8Path, more: &[&str]) -> Command {
     let mut command = Command::new(xtask);
     command.arg("build").args(more).current_dir(project);
     command.stdin(Stdio::null()).stderr(Stdio::piped());
@@ -49,9 +49,14 @@ fn build(xtask: &Utf8Path, project: &Utf8Path, more: &[&str]) -> Command {
 }
 
 /// The cargo call that the plan names, ready to be run.
-fn cargo_of_plan(xtask: &Utf8Path, project: &Utf8Path, context: &Context) -> Result<Command, CommandError> {
-    let output =
-        build(xtask, project, &["--dry-run", "--format", "json"]).output().map_err(cannot_run(xtask.as_str()))?;
+pub(super) fn cargo_of_plan(
+    xtask: &Utf8Path,
+    project: &Utf8Path,
+    more: &[&str],
+    context: &Context,
+) -> Result<Command, CommandError> {
+    let arguments = [&["--dry-run", "--format", "json"], more].concat();
+    let output = build(xtask, project, &arguments).output().map_err(cannot_run(xtask.as_str()))?;
     let unexpected = || {
         CommandError::new(
             exit_code::BUILD,
@@ -78,7 +83,7 @@ fn cargo_of_plan(xtask: &Utf8Path, project: &Utf8Path, context: &Context) -> Res
 }
 
 /// The time of one run that must succeed; its output is read to the end and shown when it does not.
-fn timed(command: &mut Command) -> Result<Duration, CommandError> {
+pub(super) fn timed(command: &mut Command) -> Result<Duration, CommandError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let clock = Clock::start();
     let start = clock.now();

@@ -19,6 +19,9 @@ pub struct BenchArgs {
     /// How to print the figures
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+    /// Build from nothing for few and for many hosts too: a quarter of an hour
+    #[arg(long)]
+    cold: bool,
     /// End with 1 when a figure is over its bound
     #[arg(long)]
     check: bool,
@@ -47,6 +50,11 @@ pub fn run(args: &BenchArgs, context: &Context) -> Result<u8, CommandError> {
     let demo = bench::demo::figures(&tools.join("xtask"))?;
     figures.extend(bench::build::figures(&tools.join("xtask"), &root, context)?);
     figures.extend(demo);
+    let hosts = bench::hosts::Project::copy(&tools.join("xtask"), &root, &folder)?;
+    figures.extend(hosts.warm(context)?);
+    if args.cold {
+        figures.extend(hosts.cold()?);
+    }
     match Places::from_env(&context.env).ok().as_ref().and_then(bench::gpu_code::Subject::find) {
         Some(subject) => {
             figures.extend(bench::gpu_code::figures(&tools.join("examples/gpu_code"), &subject)?);

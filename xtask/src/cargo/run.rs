@@ -10,6 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
+use jobserver::Client;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -17,7 +18,7 @@ use torchlift::clock::{Clock, Moment};
 
 use super::locks;
 use super::message::{CargoEvent, Messages, Watcher};
-use super::signals::Signals;
+use super::signals::{Heard, Signals};
 use super::watchdog::Watchdog;
 use crate::plan::Build;
 use crate::toolchain::Env;
@@ -106,7 +107,7 @@ fn others(told: &[String]) -> String {
     format!("it told of {}", told.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "))
 }
 
-/// Runs cargo for `build` in the workspace `folder`.
+/// Runs cargo for `build` in the workspace `folder`; `jobs` is the pool that it shares with others.
 ///
 /// # Errors
 /// When there is no program at the end, one variant for each reason.
@@ -115,13 +116,15 @@ pub fn run(
     program: &Program,
     folder: &Utf8Path,
     env: &Env,
+    jobs: Option<&Client>,
     signals: &Signals,
     watcher: &mut dyn Watcher,
 ) -> Result<CargoRun, CargoError> {
     let clock = Clock::start();
     let started = clock.now();
     let cargo = build.cargo.to_string_lossy().into_owned();
-    let mut child = Command::new(&build.cargo)
+    let mut command = Command::new(&build.cargo);
+    command
         .args(&build.args)
         .env_clear()
         .envs(env.iter().filter(|(name, _)| !build.env_unset.iter().any(|unset| *name == unset.as_str())))
@@ -130,9 +133,11 @@ pub fn run(
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn()
-        .map_err(|source| CargoError::NotStarted { cargo, source })?;
+        .process_group(0);
+    if let Some(jobs) = jobs {
+        jobs.configure(&mut command);
+    }
+    let mut child = command.spawn().map_err(|source| CargoError::NotStarted { cargo, source })?;
     // Where no shell can be started, a kill of this program leaves cargo to end by itself at its next message.
     let watchdog = Watchdog::over(&child).ok();
     let mut talk = Talk { messages: Messages::default(), program, tail: Vec::new(), silent_since: clock.now() };
@@ -193,6 +198,7 @@ impl Talk<'_> {
         let mut stderr = child.stderr.take();
         let mut ended_by: Option<(Signal, Moment)> = None;
         let mut is_lock_told = false;
+        let mut heard = Heard::default();
         let mut buffer = vec![0; CHUNK];
         while stdout.is_some() || stderr.is_some() {
             let ready =
@@ -204,9 +210,8 @@ impl Talk<'_> {
             if ready[1] && !read(&mut stderr, &mut buffer, |bytes| keep_tail(&mut self.tail, bytes, watcher))? {
                 stderr = None;
             }
-            if ready[2]
-                && let Some(signal) = signals.take()
-            {
+            // Several cargos at once hear each signal, whoever of them takes it.
+            if let Some(signal) = signals.next(&mut heard) {
                 // A second one means that the first was not enough.
                 let passed_on = if ended_by.is_some() { Signal::SIGKILL } else { signal };
                 let _ = kill_group(child, passed_on);

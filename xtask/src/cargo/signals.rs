@@ -4,6 +4,7 @@
 //! Threads inherit that, and children do not: the standard library gives every child an empty mask.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Mutex, PoisonError};
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -16,7 +17,13 @@ const ENDING: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Si
 pub struct Signals {
     fd: SignalFd,
     before: SigSet,
+    /// All that came, in their order.
+    came: Mutex<Vec<Signal>>,
 }
+
+/// How many of the signals someone has heard.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Heard(usize);
 
 impl Signals {
     /// Begins to hold them back.
@@ -29,13 +36,22 @@ impl Signals {
         ENDING.into_iter().filter(|signal| !is_among(*signal, ignored)).for_each(|signal| set.add(signal));
         let fd = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
         let before = set.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
-        Ok(Self { fd, before })
+        Ok(Self { fd, before, came: Mutex::default() })
     }
 
     /// The one that came, if any.
     pub fn take(&self) -> Option<Signal> {
         let info = self.fd.read_signal().ok()??;
         Signal::try_from(i32::try_from(info.ssi_signo).ok()?).ok()
+    }
+
+    /// The next one for somebody who is not alone in hearing them.
+    pub(super) fn next(&self, heard: &mut Heard) -> Option<Signal> {
+        let mut came = self.came.lock().unwrap_or_else(PoisonError::into_inner);
+        came.extend(self.take());
+        let next = came.get(heard.0).copied();
+        heard.0 += usize::from(next.is_some());
+        next
     }
 }
 

@@ -1,6 +1,7 @@
 //! `build`: one cargo run per distinct kind of host, every host verified, one envelope each.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 
 use camino::Utf8PathBuf;
 use torchlift_schema::{PerHostEnvelope, exit_code, write};
@@ -8,14 +9,14 @@ use torchlift_schema::{PerHostEnvelope, exit_code, write};
 use super::Context;
 use crate::cluster::{self, Accept};
 use crate::error::CommandError;
-use crate::execute::{Executed, Execution, execute};
+use crate::execute::{Effort, Executed, Execution, execute};
 use crate::facts::{Choice, Facts};
 use crate::report::build::{render, render_plan};
 use crate::report::progress::Console;
 use crate::report::{print_data, print_json, print_warnings};
 
 /// Arguments of `build`.
-#[derive(Clone, Debug, Default, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct BuildArgs {
     /// What is built, and for whom.
     #[command(flatten)]
@@ -32,7 +33,7 @@ pub struct BuildArgs {
 }
 
 /// What `build` and `launch` have in common.
-#[derive(Clone, Debug, Default, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct BuildFlags {
     /// The cluster file [default: `cluster.toml` in the workspace's root]
     #[arg(long, value_name = "FILE", help_heading = "Build options")]
@@ -49,6 +50,12 @@ pub struct BuildFlags {
     /// Go on with other builds when one fails
     #[arg(long, help_heading = "Build options")]
     pub keep_going: bool,
+    /// Builds at once, which share the jobs
+    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN, help_heading = "Build options")]
+    pub builds: NonZeroUsize,
+    /// Compilers and build scripts at once in all builds together [default: one a core]
+    #[arg(long, short = 'j', value_name = "N", help_heading = "Build options")]
+    pub jobs: Option<NonZeroUsize>,
     /// Fail when `Cargo.lock` would have to change
     #[arg(long, help_heading = "Build options")]
     pub locked: bool,
@@ -95,6 +102,11 @@ fn accepted(text: &str) -> Result<Accept, String> {
 }
 
 impl BuildFlags {
+    /// How builds are made.
+    pub fn effort(&self) -> Effort {
+        Effort { keep_going: self.keep_going, at_once: self.builds.get(), jobs: self.jobs.map(NonZeroUsize::get) }
+    }
+
     /// What they choose.
     pub fn choice(&self) -> Choice {
         Choice {
@@ -109,6 +121,8 @@ impl BuildFlags {
             locked: self.locked,
             offline: self.offline,
             no_share: self.no_share,
+            // Several at once have a pool of jobs instead, and cargo takes one of the two.
+            jobs: self.jobs.filter(|_| self.builds == NonZeroUsize::MIN),
         }
     }
 }
@@ -124,7 +138,7 @@ pub fn run(args: &BuildArgs, context: &Context) -> Result<u8, CommandError> {
         }
         return Ok(exit_code::OK);
     }
-    let executed = build(&facts, args.flags.keep_going, Console::new(false))?;
+    let executed = build(&facts, args.flags.effort(), Console::new(false))?;
     print_warnings(&executed.report.findings);
     if args.print_map {
         let map: BTreeMap<String, PerHostEnvelope> =
@@ -143,7 +157,7 @@ pub fn run(args: &BuildArgs, context: &Context) -> Result<u8, CommandError> {
 ///
 /// # Errors
 /// As [`execute`].
-pub fn build(facts: &Facts, keep_going: bool, console: Console) -> Result<Executed, CommandError> {
+pub fn build(facts: &Facts, effort: Effort, console: Console) -> Result<Executed, CommandError> {
     let source = match &facts.source {
         Some(source) => source.clone(),
         None => return Err(CommandError::new(exit_code::BUILD, "what is built is not known")),
@@ -157,7 +171,7 @@ pub fn build(facts: &Facts, keep_going: bool, console: Console) -> Result<Execut
         gpus: &facts.gpus,
         warnings: facts.warnings.clone(),
         packages: facts.workspace.lock.as_ref().map(|lock| lock.packages).filter(|count| *count > 0),
-        keep_going,
+        effort,
         digests: facts.digests(),
         console,
     })

@@ -3,6 +3,7 @@
 //! Nothing is published unless every build of the plan holds and every host's binary was verified; then binaries and
 //! envelopes are renamed in, all of them already on disk. A signal before that leaves everything as it was. Must not decide what is built, and prints through `report` only.
 
+mod builds;
 mod envelope;
 mod fit;
 mod interrupt;
@@ -22,15 +23,16 @@ use torchlift::env_vars::TORCHLIFT_INTERNAL_BUILD_LOCK;
 use torchlift::preflight::DigestCache;
 use torchlift_schema::{Envelope, Finding, exit_code};
 
+pub use builds::Effort;
 pub use envelope::envelope_file;
 use interrupt::Interrupt;
 pub use lock::{LockError, WorkspaceLock};
 
-use crate::cargo::{self, CargoError, CargoRun, Signals};
+use crate::cargo::{CargoRun, Signals};
 use crate::cluster::Accept;
 use crate::error::CommandError;
 use crate::facts::HostGpus;
-use crate::plan::{Build, BuildKey, BuildPlan};
+use crate::plan::{Build, BuildPlan};
 use crate::report::build::{BuildReport, BuildResult, HostResult};
 use crate::report::progress::Console;
 use crate::toolchain::Env;
@@ -55,8 +57,8 @@ pub struct Execution<'a> {
     pub warnings: Vec<Finding>,
     /// Number of packages that the lock file names.
     pub packages: Option<usize>,
-    /// Whether other builds go on when one fails.
-    pub keep_going: bool,
+    /// How builds are made.
+    pub effort: Effort,
     /// The file that remembers digests; none remembers nothing.
     pub digests: Option<Utf8PathBuf>,
     /// Where progress goes.
@@ -90,7 +92,7 @@ pub fn execute(execution: Execution<'_>) -> Result<Executed, CommandError> {
     let signals = Signals::hold()
         .map_err(|error| CommandError::new(exit_code::BUILD, "signals cannot be held back").because(error))?;
 
-    let runs = build_all(&execution, &env, &signals)?;
+    let runs = builds::build_all(&execution, &env, &signals)?;
     let source = execution.source.clone().with_lock_of(&plan.workspace);
     let digests = match &execution.digests {
         Some(file) => DigestCache::open(file.as_std_path()),
@@ -141,73 +143,4 @@ fn built(build: &Build, run: &CargoRun) -> BuildResult {
 
 fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Runs cargo for every build, one after the other: each uses all cores by itself.
-fn build_all(
-    execution: &Execution<'_>,
-    env: &Env,
-    signals: &Signals,
-) -> Result<BTreeMap<BuildKey, CargoRun>, CommandError> {
-    let plan = execution.plan;
-    let mut runs = BTreeMap::new();
-    let mut failures: Vec<(&Build, CargoError)> = Vec::new();
-    for (index, build) in plan.builds.iter().enumerate() {
-        let mut progress = execution.console.begin(build, &plan.program.name, execution.packages);
-        let result = prepare::prepare(build)
-            .and_then(|()| cargo::run(build, &plan.program, &plan.workspace, env, signals, &mut progress));
-        progress.end();
-        match result {
-            Ok(run) => drop(runs.insert(build.key.clone(), run)),
-            Err(error) => {
-                let is_interrupt = matches!(error, CargoError::Interrupted { .. });
-                failures.push((build, error));
-                if is_interrupt || !execution.keep_going {
-                    let left = plan.builds.len() - index - 1;
-                    return Err(failed(plan, failures, left));
-                }
-            }
-        }
-    }
-    if failures.is_empty() { Ok(runs) } else { Err(failed(plan, failures, 0)) }
-}
-
-/// One error for all builds that failed, each with the kind and the hosts that it concerns.
-fn failed(plan: &BuildPlan, failures: Vec<(&Build, CargoError)>, left: usize) -> CommandError {
-    let program = &plan.program.name;
-    let is_interrupt = failures.iter().any(|(_, error)| matches!(error, CargoError::Interrupted { .. }));
-    let code = if is_interrupt { exit_code::INTERRUPTED } else { exit_code::BUILD };
-    let names: Vec<String> =
-        failures.iter().map(|(build, _)| format!("{} ({})", build.concerns(), build.hosts.join(", "))).collect();
-    let message = format!("`{program}` was not built for {}", names.join("; "));
-    let hint = failures.iter().find_map(|(_, error)| hint(error));
-    let causes: Vec<String> = failures.iter().map(|(_, error)| with_sources(error)).collect();
-    let mut failure = CommandError::new(code, message).because(causes.join("; "));
-    let skipped = (left > 0 && !is_interrupt)
-        .then(|| format!("{left} more would have been built: `--keep-going` builds them all the same"));
-    if let Some(hint) = hint.or(skipped) {
-        failure = failure.hint(hint);
-    }
-    failure
-}
-
-fn hint(error: &CargoError) -> Option<String> {
-    match error {
-        CargoError::NotStarted { .. } => Some("install Rust from https://rustup.rs, or set `CARGO`".to_owned()),
-        CargoError::NoFolder { dir, .. } => {
-            Some(format!("remove what is in the way of `{dir}`, or choose another folder with `--builds-dir`"))
-        }
-        CargoError::NoExecutable { .. } => Some("is `CARGO`, a wrapper or an alias not cargo itself?".to_owned()),
-        _ => None,
-    }
-}
-
-fn with_sources(error: &CargoError) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(inner) = source {
-        text = format!("{text}: {inner}");
-        source = inner.source();
-    }
-    text
 }

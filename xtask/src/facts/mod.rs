@@ -12,6 +12,7 @@ mod variant;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::num::NonZeroUsize;
 use std::thread;
 
 use camino::{Utf8Path, Utf8PathBuf};
@@ -55,6 +56,8 @@ pub struct Choice {
     pub offline: bool,
     /// `--no-share`.
     pub no_share: bool,
+    /// `--jobs`, for builds one after the other.
+    pub jobs: Option<NonZeroUsize>,
 }
 
 /// Facts of a project and its cluster, and the plan that follows from them.
@@ -257,6 +260,7 @@ impl Rest {
             locked: choice.locked,
             offline: choice.offline,
             is_shared: !choice.no_share,
+            jobs: choice.jobs,
         });
         let of_plan = accept(planned.findings, &accepted, |code| ACCEPTABLE.contains(&code));
         findings.extend(of_plan);

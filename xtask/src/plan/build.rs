@@ -300,6 +300,9 @@ fn arguments(
     if inputs.offline {
         args.push("--offline".to_owned());
     }
+    if let Some(jobs) = inputs.jobs {
+        args.extend(["--jobs".to_owned(), jobs.to_string()]);
+    }
     if let Handover::Config(setting) = handover {
         args.extend(["--config".to_owned(), setting.clone()]);
     }

@@ -15,6 +15,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::num::NonZeroUsize;
 
 use camino::Utf8PathBuf;
 use torchlift_schema::{Accelerator, Artifact, Envelope, Finding, LibtorchRecord, PerHostEnvelope, VariantId};
@@ -79,6 +80,8 @@ pub struct Inputs<'a> {
     pub offline: bool,
     /// Whether kinds with equal keys share a build; not with `--no-share`.
     pub is_shared: bool,
+    /// `--jobs`.
+    pub jobs: Option<NonZeroUsize>,
 }
 
 /// All builds and where their results go.

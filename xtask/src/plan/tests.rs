@@ -134,6 +134,7 @@ impl World {
             known_hosts: &self.known_hosts,
             cpu_codes: &self.cpu_codes,
             is_shared: self.is_shared,
+            jobs: None,
             foreign_paths: &self.foreign,
             torch_pin: self.pin.as_deref(),
             invocation: "cargo xtask",

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use torchlift::env_vars;
 
 use super::say;
@@ -22,6 +22,10 @@ const DRAWS_PER_SECOND: u8 = 10;
 pub struct Progress {
     /// None where stderr is no terminal: a bar there prints nothing, or its escape codes.
     bar: Option<ProgressBar>,
+    /// The bars of all builds at once, where there are several.
+    bars: Option<MultiProgress>,
+    /// Whether only whole lines are written, since others write between.
+    is_by_line: bool,
     /// A line of cargo's whose end has not come yet; a bar must not be drawn behind it.
     rest: Vec<u8>,
     is_quiet: bool,
@@ -42,8 +46,14 @@ impl Console {
         Self { is_terminal: std::io::stderr().is_terminal(), is_quiet }
     }
 
-    /// Begins the progress of a build. `packages` is an upper bound for what it compiles, where that is known.
-    pub fn begin(self, build: &Build, program: &str, packages: Option<usize>) -> Progress {
+    /// Where the progress of builds is shown; `is_beside` when there are several at once.
+    pub fn board(self, is_beside: bool) -> Board {
+        let bars = (is_beside && self.is_terminal && !self.is_quiet)
+            .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(DRAWS_PER_SECOND)));
+        Board { console: self, bars, is_beside }
+    }
+
+    fn begin(self, build: &Build, program: &str, packages: Option<usize>) -> Progress {
         let libtorch =
             build.libtorch.as_ref().map(|libtorch| format!(" on torch {} in `{}`", libtorch.version, libtorch.root));
         let hosts = counted(build.hosts.len(), "host");
@@ -52,7 +62,7 @@ impl Console {
             say(&text);
         }
         let bar = (self.is_terminal && !self.is_quiet).then(|| bar(build, packages));
-        Progress { bar, rest: Vec::new(), is_quiet: self.is_quiet }
+        Progress { bar, bars: None, is_by_line: false, rest: Vec::new(), is_quiet: self.is_quiet }
     }
 
     /// Lets cargo write to us in colour where a person reads along, unless they chose otherwise: it sees a pipe.
@@ -69,6 +79,27 @@ impl Console {
         if !self.is_quiet {
             say(text);
         }
+    }
+}
+
+/// The place for the progress of the builds of a plan.
+#[derive(Debug)]
+pub struct Board {
+    console: Console,
+    bars: Option<MultiProgress>,
+    is_beside: bool,
+}
+
+impl Board {
+    /// Begins the progress of a build. `packages` is an upper bound for what it compiles, where that is known.
+    pub fn begin(&self, build: &Build, program: &str, packages: Option<usize>) -> Progress {
+        let mut progress = self.console.begin(build, program, packages);
+        progress.is_by_line = self.is_beside;
+        if let Some(bars) = &self.bars {
+            progress.bar = progress.bar.map(|bar| bars.add(bar));
+            progress.bars = Some(bars.clone());
+        }
+        progress
     }
 }
 
@@ -108,14 +139,15 @@ impl Progress {
         }
         // A closed stderr is no reason to end a build.
         let write = || drop(std::io::stderr().lock().write_all(bytes));
-        match &self.bar {
-            Some(bar) => bar.suspend(write),
-            None => write(),
+        match (&self.bars, &self.bar) {
+            (Some(bars), _) => bars.suspend(write),
+            (None, Some(bar)) => bar.suspend(write),
+            (None, None) => write(),
         }
     }
 
     fn text(&mut self, bytes: &[u8]) {
-        if self.bar.is_none() {
+        if self.bar.is_none() && !self.is_by_line {
             return self.pass_on(bytes);
         }
         self.rest.extend_from_slice(bytes);

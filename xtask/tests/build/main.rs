@@ -17,6 +17,7 @@ mod skip;
 #[expect(dead_code, reason = "tests of another package use the rest")]
 mod made;
 
+mod beside;
 mod cargo;
 mod clean;
 mod disk;

@@ -35,6 +35,18 @@ fn a_terminal_gets_a_bar_with_crate_names() {
 }
 
 #[test]
+fn builds_at_once_have_a_bar_each() {
+    let project = Project::linked();
+    project.cluster(
+        "[job.train]\nprofile = \"quick\"\n[kind.a]\nlibtorch = \"test/cpu\"\n[kind.b]\nlibtorch = \"test/cpu\"\n\
+         [[host]]\nname = \"a\"\nkind = \"a\"\npath = \".\"\n[[host]]\nname = \"b\"\nkind = \"b\"\npath = \".\"\n",
+    );
+    let shown = on_a_terminal(&project, &["build", "--no-share", "--builds", "2"], &[]);
+    assert!(shown.contains("kind a [") && shown.contains("kind b [") && shown.contains("1/1"), "{shown}");
+    assert_eq!(shown.matches("Compiling").count(), 2, "{shown}");
+}
+
+#[test]
 fn cargo_writes_in_colour_on_a_terminal_and_not_where_that_is_unwanted() {
     let bold = "\u{1b}[1m";
     let is_coloured = |env: &[(&str, &str)]| {

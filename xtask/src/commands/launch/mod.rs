@@ -58,7 +58,7 @@ fn envelopes(args: &LaunchArgs, facts: &Facts) -> Result<BTreeMap<String, Envelo
         return Ok(request::planned_envelopes(&facts.plan));
     }
     let console = Console::new(is_quiet);
-    let executed = build(facts, args.build.keep_going, console)?;
+    let executed = build(facts, args.build.effort(), console)?;
     print_warnings(&executed.report.findings);
     let time = duration(std::time::Duration::from_millis(executed.report.elapsed_ms));
     let hosts = counted(executed.report.hosts.len(), "host");

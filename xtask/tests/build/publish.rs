@@ -4,6 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 
 use torchlift_schema::{exit_code, read};
 
+use crate::skip::skip;
 use crate::support::Project;
 
 #[test]
@@ -188,7 +189,26 @@ fn the_map_for_other_launchers_has_the_published_three_fields() {
 
 #[test]
 fn a_running_program_keeps_its_file_while_a_new_one_is_published() {
+    keeps_its_file(&Project::linked());
+}
+
+#[test]
+fn a_running_program_keeps_its_file_when_the_linker_writes_into_the_old_one() {
+    let test = "a_running_program_keeps_its_file_when_the_linker_writes_into_the_old_one";
+    if std::process::Command::new("mold").arg("--version").output().is_err() {
+        return skip(test, "there is no `mold`", "install the package `mold`");
+    }
     let project = Project::linked();
+    let cluster = fs_err::read_to_string(project.root.join("cluster.toml")).unwrap();
+    let flags = "[kind.k]\nrustflags = [\"-Clink-arg=-fuse-ld=mold\"]";
+    project.write("cluster.toml", &cluster.replace("[kind.k]", flags));
+    keeps_its_file(&project);
+    let binary = fs_err::read(project.root.join(project.envelope("node-1").bin)).unwrap();
+    assert!(binary.windows(5).any(|bytes| bytes == b"mold "), "mold signs what it links");
+}
+
+/// Starts what is published, builds and publishes something else, and sees both do their own.
+fn keeps_its_file(project: &Project) {
     project.run(&["build"]).ok();
     let envelope = project.envelope("node-1");
     let binary = project.root.join(&envelope.bin);

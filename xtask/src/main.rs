@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // A guard is this same program, started through /proc/self/exe: it must not get further than here.
+    // A guard, and what asks NVIDIA's library, are this same program, started through /proc/self/exe: they get no further.
     torchlift::process::guard::enter();
+    torchlift::commands::probe::enter();
     torchlift_xtask::cli::main("cargo xtask")
 }

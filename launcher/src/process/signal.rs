@@ -173,7 +173,7 @@ pub fn die_by(signal: i32) -> ! {
 
 /// Ends this process without running anything more.
 #[expect(unsafe_code, reason = "ends the process at once")]
-pub(super) fn exit_now(code: i32) -> ! {
+pub(crate) fn exit_now(code: i32) -> ! {
     // SAFETY: `_exit` takes an integer and does not return.
     unsafe { libc::_exit(code) }
 }

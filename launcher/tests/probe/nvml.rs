@@ -9,7 +9,7 @@ use torchlift::preflight::{HostLibraries, LibraryPath};
 use torchlift_schema::facts;
 use torchlift_schema::host::Gpu;
 
-use crate::{hosts, probe, stand_in, stdout};
+use crate::{hosts, probe, stand_in, stdout, text};
 
 const GIB: u64 = 1 << 30;
 
@@ -32,7 +32,12 @@ fn ask(file: &Path, roots: &Roots, smi: Option<PathBuf>, patience: Duration) -> 
         libraries: &HostLibraries::default(),
         library_path: &LibraryPath::default(),
         cwd: Path::new("/"),
-        sources: &Sources { nvml: Nvml::File(file), nvidia_smi: smi, patience },
+        sources: &Sources {
+            nvml: Nvml::File(file),
+            asker: Path::new(env!("CARGO_BIN_EXE_torchlift")),
+            nvidia_smi: smi,
+            patience,
+        },
         memory: None,
     })
 }
@@ -150,20 +155,84 @@ fn what_the_library_leaves_open_is_filled_in_by_the_command_and_a_card_it_does_n
     assert_eq!(cards.nvidia.unwrap().cuda.unwrap().to_string(), "12.9");
 }
 
+/// An `nvidia-smi` in a folder of its own.
+fn command(script: &str) -> (tempfile::TempDir, PathBuf) {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::Builder::new().prefix("smi é ").tempdir().unwrap();
+    let file = folder.path().join("nvidia-smi");
+    fs_err::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs_err::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
+    (folder, file)
+}
+
 #[test]
 fn a_command_that_hangs_is_ended() {
-    use std::os::unix::fs::PermissionsExt;
-    let folder = tempfile::tempdir().unwrap();
-    let smi = folder.path().join("nvidia-smi");
-    fs_err::write(&smi, "#!/bin/sh\nexec sleep 1000\n").unwrap();
-    fs_err::set_permissions(&smi, PermissionsExt::from_mode(0o755)).unwrap();
+    let (folder, smi) = command("sleep 1000; true");
     let (_library, file) = library("init 999\n");
     let cards = ask(&file, &Roots::below(folder.path()), Some(smi), Duration::from_millis(500));
     assert!(
-        cards.problems.iter().any(|problem| problem.message.contains("nvidia-smi` gave no answer")),
+        cards.problems.iter().any(|problem| problem.message.contains("nvidia-smi` did not answer: it gave no answer")),
         "{:?}",
         cards.problems
     );
+}
+
+#[test]
+fn a_command_that_says_no_list_of_cards_is_no_driver() {
+    let (folder, smi) = command("printf 'a\\033[31m\\377 b\\n'");
+    let output = probe(folder.path(), &["--host", "a"]).env("PATH", smi.parent().unwrap()).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(said.contains("no list of cards: a[31m\u{fffd} b"), "{said}");
+    assert!(said.contains("gpu-unreadable") && !said.contains("gpu-driver-broken"), "{said}");
+    assert!(!stdout(&output).contains("nvidia "), "{}", text(&output.stdout));
+}
+
+#[test]
+fn what_a_command_says_beyond_the_form_of_facts_is_left_out_and_the_rest_is_saved() {
+    let (folder, smi) = command(
+        "case \"$1\" in\n\
+         --query*) echo '0, GPU-a, 00000000:01:00.0, 99999999999999, Enabled, 8.0, A' ;;\n\
+         -q) echo 'Driver Version : N/A' ;;\n\
+         -L) echo 'GPU 0: A (UUID: GPU-a)'; echo '  MIG 1g Device 0: (UUID: MIG-x)'; echo '  MIG 1g Device 1: (UUID: MIG-x)' ;;\n\
+         esac",
+    );
+    let mut command = probe(folder.path(), &["--host", "a", "--format", "json", "--save", "f.json"]);
+    let output = command.env("PATH", smi.parent().unwrap()).output().unwrap();
+    let all = facts::read(stdout(&output).as_bytes()).unwrap();
+    let [card] = all.hosts["a"].gpus.as_slice() else { panic!("{:?}", all.hosts["a"].gpus) };
+    assert_eq!((card.memory, card.mig.as_ref().unwrap().devices.len()), (None, 1));
+    assert_eq!(all.hosts["a"].nvidia.as_ref().unwrap().version, None);
+}
+
+/// The built program with a library that answers by these lines.
+fn probe_with(lines: &str) -> std::process::Output {
+    let (folder, _file) = library(lines);
+    let mut command = probe(folder.path(), &["--format", "json", "--host", "a", "--save", "f.json"]);
+    let output = command.env("LD_LIBRARY_PATH", folder.path()).output().unwrap();
+    let left = fs_err::read_dir(folder.path()).unwrap().count();
+    assert_eq!(left, 4, "the library, its link, what it says, and the facts: no core file");
+    output
+}
+
+#[test]
+fn a_library_that_crashes_or_exits_does_not_take_the_facts_with_it() {
+    for (lines, how) in [("crash\n", "signal: 11"), ("exit 0\n", "exit status: 0"), ("exit 3\n", "exit status: 3")] {
+        let output = probe_with(lines);
+        let all = facts::read(stdout(&output).as_bytes()).unwrap();
+        assert!(all.hosts["a"].cpu.level.is_some(), "{lines}");
+        let [problem] = all.hosts["a"].problems.as_slice() else { panic!("{:?}", all.hosts["a"].problems) };
+        assert_eq!(problem.code, "gpu-driver-broken");
+        assert!(problem.message.contains(how) && problem.message.contains("libnvidia-ml.so.1`"), "{}", problem.message);
+        assert!(text(&output.stderr).contains(&problem.message));
+    }
+}
+
+#[test]
+fn what_a_library_prints_is_no_part_of_the_facts() {
+    let output = probe_with("say {hello}\ncard NVIDIA H100|GPU-a|00000000:1B:00.0|9|0|85899345920|0\n");
+    let all = facts::read(stdout(&output).as_bytes()).unwrap();
+    assert_eq!(all.hosts["a"].gpus.len(), 1);
+    assert!(!text(&output.stderr).contains("hello"));
 }
 
 /// The built program finds the library as the loader would, and opens it: also when it was built for an old system.

@@ -153,3 +153,28 @@ fn through_a_link_the_file_behind_it_is_written() {
     assert_eq!(hosts_in(&file), ["a"]);
     assert!(fs_err::symlink_metadata(&link).unwrap().is_symlink());
 }
+
+#[test]
+fn a_link_to_nothing_is_not_written_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("link.json");
+    std::os::unix::fs::symlink("elsewhere/real.json", &link).unwrap();
+    let output = probe(folder.path(), &["--save", "link.json", "--host", "a"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(200));
+    assert!(text(&output.stderr).contains("link.json` is no regular file"), "{}", text(&output.stderr));
+    assert_eq!(fs_err::read_link(&link).unwrap(), Path::new("elsewhere/real.json"));
+}
+
+#[test]
+fn a_name_that_is_no_utf_8_and_a_file_of_any_size_are_told_as_what_they_are() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let odd = folder.path().join(std::ffi::OsStr::from_bytes(b"f\xff.json"));
+    let error = saved::save(&odd, "a", facts_of("x86_64"), PATIENCE).unwrap_err();
+    assert!(error.to_string().ends_with("has a name that is no UTF-8"), "{error}");
+    let huge = folder.path().join("huge.json");
+    fs_err::File::create(&huge).unwrap().set_len(5 << 30).unwrap();
+    let error = saved::read(&huge).unwrap_err();
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.starts_with("5368709120 bytes"), "{cause}");
+}

@@ -29,7 +29,12 @@ fn read(name: &str, nvml: Nvml<'_>) -> ClusterFacts {
     let roots = Roots::below(&root);
     let arch = if name.starts_with("jetson") { "aarch64" } else { "x86_64" };
     let smi = root.join("usr/bin/nvidia-smi");
-    let sources = Sources { nvml, nvidia_smi: smi.exists().then_some(smi), patience: Duration::from_secs(60) };
+    let sources = Sources {
+        nvml,
+        asker: Path::new(""),
+        nvidia_smi: smi.exists().then_some(smi),
+        patience: Duration::from_secs(60),
+    };
     let mut facts = host::read(&Question {
         roots: &roots,
         arch,
@@ -116,7 +121,8 @@ fn an_empty_tree_and_one_of_hostile_files_are_read_without_a_panic() {
     let folder = tempfile::tempdir().unwrap();
     let question = |root: &Path| {
         let roots = Roots::below(root);
-        let sources = Sources { nvml: Nvml::Never, nvidia_smi: None, patience: Duration::from_secs(1) };
+        let sources =
+            Sources { nvml: Nvml::Never, asker: Path::new(""), nvidia_smi: None, patience: Duration::from_secs(1) };
         host::read(&Question {
             roots: &roots,
             arch: "x86_64",
@@ -157,7 +163,8 @@ fn a_host_whose_c_library_is_musl_says_so_with_its_version() {
         let text = format!("\x7fELF\0musl libc (x86_64)\nVersion %s\n\0{version}\0");
         fs_err::write(folder.path().join("lib/ld-musl-x86_64.so.1"), text).unwrap();
         let roots = Roots::below(folder.path());
-        let sources = Sources { nvml: Nvml::Never, nvidia_smi: None, patience: Duration::from_secs(1) };
+        let sources =
+            Sources { nvml: Nvml::Never, asker: Path::new(""), nvidia_smi: None, patience: Duration::from_secs(1) };
         let facts = host::read(&Question {
             roots: &roots,
             arch: "x86_64",

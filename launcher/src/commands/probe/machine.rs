@@ -17,6 +17,8 @@ use crate::preflight::loader::{HostLibraries, LibraryPath};
 
 /// How long NVIDIA's library, and its command, may take: with many cards and no persistence daemon some seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// This program, which asks NVIDIA's library in a process of its own; a name that holds when the file has been replaced.
+const MYSELF: &str = "/proc/self/exe";
 /// Where processes share memory.
 const SHARED: &str = "/dev/shm";
 
@@ -36,7 +38,7 @@ pub fn of_this_machine(env: &BTreeMap<OsString, OsString>, cwd: &Path, project: 
             (temporary, DiskPurpose::Temporary),
             (PathBuf::from(SHARED), DiskPurpose::Shared),
         ],
-        cards: &Sources { nvml: Nvml::Search, nvidia_smi, patience: PATIENCE },
+        cards: &Sources { nvml: Nvml::Search, asker: Path::new(MYSELF), nvidia_smi, patience: PATIENCE },
         now: clock::wall(),
     })
 }

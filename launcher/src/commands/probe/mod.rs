@@ -1,7 +1,9 @@
 //! `probe`: what this host is, for people, for programs, and for `cluster.facts.json`.
 //!
 //! `machine` asks this machine itself, and is also what `cargo xtask` does for a host that is this one and has no entry.
+//! `asker` is the process in which NVIDIA's library is opened.
 
+mod asker;
 mod machine;
 
 use std::path::{Path, PathBuf};
@@ -15,6 +17,7 @@ use crate::output::terminal;
 use crate::preflight::host::saved::{self, Saved, SavedError};
 use crate::report::{console, failure, host};
 
+pub use asker::enter;
 pub use machine::of_this_machine;
 
 /// The cluster file, beside which facts are kept.
@@ -60,7 +63,12 @@ pub(crate) fn run(args: &ProbeArgs, context: &Context) -> Result<u8, CommandErro
     tell(&name, &facts.problems);
     let all = ClusterFacts::of(&name, facts);
     let remedy = "give the name that the cluster file has for this host: `--host NAME`";
-    let findings: Vec<Finding> = all.validate().into_iter().map(|finding| finding.remedy(remedy)).collect();
+    let beyond = "this is a defect of torchlift: show it to those who make it";
+    let remedied = |finding: Finding| {
+        let is_name = finding.code == "facts-host-name";
+        finding.remedy(if is_name { remedy } else { beyond })
+    };
+    let findings: Vec<Finding> = all.validate().into_iter().map(remedied).collect();
     if !findings.is_empty() {
         return Err(CommandError::findings(
             exit_code::USAGE,

@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 
 use torchlift_schema::host::CudaCompat;
 
-use super::Question;
-use crate::preflight::elf::Version;
+use super::{Question, driver_version};
 use crate::preflight::loader;
 
 /// The library that it brings.
@@ -42,6 +41,5 @@ pub(super) fn read(question: &Question<'_>) -> Vec<CudaCompat> {
 
 /// The driver that a `libcuda.so.550.54.14` stands for.
 pub(super) fn driver(file: &Path) -> Option<String> {
-    let version = file.file_name()?.to_str()?.split_once(".so.")?.1;
-    (version.contains('.') && version.parse::<Version>().is_ok()).then(|| version.to_owned())
+    driver_version(file.file_name()?.to_str()?.split_once(".so.")?.1)
 }

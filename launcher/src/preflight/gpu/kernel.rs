@@ -2,8 +2,7 @@
 
 use torchlift_schema::host::{Gpu, Mig, Vendor};
 
-use super::pci_address;
-use crate::preflight::elf::Version;
+use super::{driver_version, pci_address};
 use crate::preflight::host::{Roots, field};
 
 /// The driver's folder.
@@ -19,7 +18,7 @@ pub(super) fn version(roots: &Roots) -> Option<(String, &'static str)> {
 /// Thu …`, or `… Open Kernel Module for x86_64  555.42.02  Release Build …`.
 fn version_of(text: &str) -> Option<String> {
     let line = field(text, "NVRM version")?;
-    line.split_whitespace().find(|word| word.contains('.') && word.parse::<Version>().is_ok()).map(str::to_owned)
+    line.split_whitespace().find_map(driver_version)
 }
 
 /// The cards that it lists, in PCI order; those that an administrator has excluded are none.

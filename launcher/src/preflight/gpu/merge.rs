@@ -8,7 +8,7 @@ use std::path::Path;
 use torchlift_schema::host::{Gpu, NvidiaDriver};
 use torchlift_schema::{Finding, Place};
 
-use super::nvml::NvmlError;
+use super::nvml::{NvmlError, Refusal};
 use super::{Nvml, Question, compat, kernel, nvml, smi, tegra};
 use crate::preflight::code;
 use crate::preflight::host::Problems;
@@ -26,7 +26,7 @@ pub(super) fn nvidia(question: &Question<'_>, problems: &mut Problems) -> (Optio
         Nvml::Never => None,
     };
     let answer = match (&file, question.sources.nvml) {
-        (Some(file), _) => Some(nvml::read(file, question.sources.patience)),
+        (Some(file), _) => Some(nvml::read(question.sources.asker, file, question.sources.patience)),
         (None, Nvml::Never) => None,
         (None, _) => Some(Err(NvmlError::NotThere)),
     };
@@ -63,8 +63,7 @@ pub(super) fn nvidia(question: &Question<'_>, problems: &mut Problems) -> (Optio
                 fill(&mut cards, answer.cards, !is_answered);
             }
             Err(error) if !is_answered => {
-                let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-                let message = format!("{error}{cause}");
+                let message = whole(&error);
                 // Where the kernel's part is loaded there is a driver, and this is what is wrong with it.
                 let finding = if driver.version.is_some() {
                     Finding::error(code::GPU_DRIVER_BROKEN, place(), message)
@@ -108,6 +107,12 @@ fn place() -> Place {
     Place::default().key("gpus")
 }
 
+/// An error with what caused it.
+fn whole(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
 fn shown(path: &Path) -> String {
     path.display().to_string()
 }
@@ -127,7 +132,7 @@ fn broken(error: &NvmlError, file: Option<&Path>, driver: &NvidiaDriver, problem
     }
     let library = file.and_then(|file| compat::driver(&fs_err::canonicalize(file).ok()?));
     let (message, remedy) = match error {
-        NvmlError::Mismatch => (
+        NvmlError::Refused(Refusal::Mismatch) => (
             format!(
                 "{error}: the library is {}, the kernel's part {}",
                 library.as_deref().unwrap_or("of an unknown version"),
@@ -135,11 +140,11 @@ fn broken(error: &NvmlError, file: Option<&Path>, driver: &NvidiaDriver, problem
             ),
             "reboot, or load the kernel's part again: an update has replaced one and not the other",
         ),
-        NvmlError::NotLoaded => (
+        NvmlError::Refused(Refusal::NotLoaded) => (
             format!("{error}, though `{}` is installed", file.map(shown).unwrap_or_default()),
             "load it (`modprobe nvidia`) and look at `dmesg`; on a machine without an NVIDIA card, take the library out",
         ),
-        NvmlError::NoPermission => (
+        NvmlError::Refused(Refusal::NoPermission) => (
             error.to_string(),
             "look at the permissions of `/dev/nvidia*`, and let a container have them (`--gpus all`)",
         ),
@@ -147,9 +152,15 @@ fn broken(error: &NvmlError, file: Option<&Path>, driver: &NvidiaDriver, problem
             format!("{error}, though NVIDIA's driver is there"),
             "install the driver's library (`libnvidia-ml1`, `nvidia-driver-cuda-libs`) of the same version",
         ),
-        NvmlError::Slow { .. } | NvmlError::Failed { .. } => {
-            let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
-            (format!("{error}{cause}"), "look at `dmesg` for `NVRM` and `Xid`, and whether `nvidia-smi` answers")
+        NvmlError::Ended { .. } => (
+            format!("{error}: `{}`", file.map(shown).unwrap_or_default()),
+            "install the driver again, and look whether another library of that name comes before it",
+        ),
+        NvmlError::NotAsked { .. } => {
+            (whole(error), "let this program run itself: /proc has to be there, and room for one more process")
+        }
+        NvmlError::Slow { .. } | NvmlError::Refused(Refusal::Failed(_)) => {
+            (whole(error), "look at `dmesg` for `NVRM` and `Xid`, and whether `nvidia-smi` answers")
         }
     };
     problems.list.push(Finding::error(code::GPU_DRIVER_BROKEN, place(), message).remedy(remedy));

@@ -4,14 +4,17 @@
 //! kernel's files (`kernel`) and its command (`smi`); those of a Tegra by the device tree (`tegra`); AMD's by the
 //! kernel's files alone (`amd`). `merge` puts together what several sources say of one card.
 //! Owns the difference between *no card* and *a card that cannot be used*: the second is a problem, always.
-//! Starts no process but `nvidia-smi`, with a time limit. Must not print, or read the environment.
+//! Starts no process but `nvidia-smi` and the one that opens NVIDIA's library, both with limits (`program`). Must not print,
+//! or read the environment.
 
 mod amd;
 mod compat;
+mod identity;
 mod kernel;
 mod merge;
 mod nvml;
 mod pci;
+mod program;
 mod smi;
 mod tegra;
 
@@ -21,6 +24,7 @@ use std::time::Duration;
 use torchlift_schema::Finding;
 use torchlift_schema::host::{AmdDriver, Gpu, NvidiaDriver};
 
+use super::elf::Version;
 use super::host::{Problems, Roots};
 use super::loader::{HostLibraries, LibraryPath};
 
@@ -31,11 +35,16 @@ pub(super) use pci::address as pci_address;
 pub struct Sources<'a> {
     /// NVIDIA's library: searched for as the loader does.
     pub nvml: Nvml<'a>,
+    /// The program that opens it: one whose `main` begins with [`crate::commands::probe::enter`], so this one itself.
+    pub asker: &'a Path,
     /// `nvidia-smi`, where it was found; it is started with a time limit when the library does not answer.
     pub nvidia_smi: Option<PathBuf>,
     /// How long each of the two may take.
     pub patience: Duration,
 }
+
+/// The argument that makes a program of ours open NVIDIA's library, whose file is the next one, and say what it answers.
+pub(crate) const ASK_NVML: &str = "--internal-ask-nvml";
 
 /// Whether NVIDIA's library is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,5 +96,16 @@ pub fn read(question: &Question<'_>) -> Cards {
     let (amd, amd_cards) = amd::read(question.roots, &mut problems);
     pci::without_driver(question.roots, nvidia.is_some(), amd::is_loaded(question.roots), &mut problems);
     gpus.extend(amd_cards);
+    identity::keep_apart(&mut gpus);
     Cards { nvidia, amd, gpus, problems: problems.list }
+}
+
+/// Opens NVIDIA's library in this process, which that may end, and gives its answer in the form that [`read`] takes.
+pub(crate) fn ask_nvml(file: &Path) -> String {
+    nvml::ask(file)
+}
+
+/// The version of an NVIDIA driver, such as `550.54.14`; none for any other text.
+fn driver_version(text: &str) -> Option<String> {
+    (text.contains('.') && text.parse::<Version>().is_ok()).then(|| text.to_owned())
 }

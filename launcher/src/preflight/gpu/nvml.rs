@@ -1,15 +1,20 @@
 //! What NVIDIA's own library (NVML) says; opened at run time, so that a host without it is no failure.
+//!
+//! It is opened in a process of its own, which says in JSON what it heard: see [`ask`] and [`read`].
 
+use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use nvml_wrapper::error::NvmlError as Code;
 use nvml_wrapper::{Device, Nvml, cuda_driver_version_major, cuda_driver_version_minor};
+use serde::{Deserialize, Serialize};
 use torchlift_schema::gpu::{Capability, ToolkitVersion};
 use torchlift_schema::host::{Gpu, Mig, MigDevice, Vendor};
 
-use super::{Question, pci_address};
+use super::program::{self, ProgramError, Said};
+use super::{ASK_NVML, Question, driver_version, pci_address};
 use crate::preflight::loader;
 
 /// The name by which programs load it.
@@ -18,7 +23,7 @@ pub(super) const NAME: &str = "libnvidia-ml.so.1";
 const ELSEWHERE: [&str; 2] = ["/usr/lib/wsl/lib", "/run/opengl-driver/lib"];
 
 /// What it said.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Answer {
     pub(super) driver: Option<String>,
     pub(super) cuda: Option<ToolkitVersion>,
@@ -32,28 +37,48 @@ pub(super) struct Answer {
 pub(super) enum NvmlError {
     #[error("`{NAME}` is in no folder of the loader")]
     NotThere,
-    #[error("the kernel's part of NVIDIA's driver is not loaded")]
-    NotLoaded,
-    #[error("NVIDIA's library and the kernel's part of its driver are of different versions")]
-    Mismatch,
-    #[error("this user may not use NVIDIA's driver")]
-    NoPermission,
+    #[error("{0}")]
+    Refused(Refusal),
     #[error("NVIDIA's library gave no answer within {} s", .patience.as_secs())]
     Slow { patience: Duration },
-    #[error("NVIDIA's library failed")]
-    Failed {
+    #[error("NVIDIA's library ended the process that asked it ({status}) and said nothing")]
+    Ended { status: ExitStatus },
+    #[error("NVIDIA's library was not asked: this program cannot start itself for that")]
+    NotAsked {
         #[source]
-        source: Code,
+        source: ProgramError,
     },
 }
 
-impl From<Code> for NvmlError {
-    fn from(source: Code) -> Self {
-        match source {
+/// What it said instead of an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Refusal {
+    NotLoaded,
+    Mismatch,
+    NoPermission,
+    Failed(String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotLoaded => out.write_str("the kernel's part of NVIDIA's driver is not loaded"),
+            Self::Mismatch => {
+                out.write_str("NVIDIA's library and the kernel's part of its driver are of different versions")
+            }
+            Self::NoPermission => out.write_str("this user may not use NVIDIA's driver"),
+            Self::Failed(words) => write!(out, "NVIDIA's library failed: {words}"),
+        }
+    }
+}
+
+impl From<Code> for Refusal {
+    fn from(code: Code) -> Self {
+        match code {
             Code::DriverNotLoaded => Self::NotLoaded,
             Code::LibRmVersionMismatch => Self::Mismatch,
             Code::NoPermission | Code::OperatingSystem => Self::NoPermission,
-            source => Self::Failed { source },
+            code => Self::Failed(code.to_string()),
         }
     }
 }
@@ -65,23 +90,31 @@ pub(super) fn file(question: &Question<'_>) -> Option<PathBuf> {
     found.ok().map(|found| found.path).or_else(elsewhere)
 }
 
-/// Asks the library in `file`.
-///
-/// A driver that hangs keeps who asks it, and cannot be interrupted: another thread asks, and is left behind.
-pub(super) fn read(file: &Path, patience: Duration) -> Result<Answer, NvmlError> {
-    let (sender, receiver) = mpsc::channel();
-    let file = file.to_owned();
-    std::thread::spawn(move || {
-        // Whoever waited may have gone.
-        let _ = sender.send(ask(&file));
-    });
-    receiver.recv_timeout(patience).unwrap_or(Err(NvmlError::Slow { patience }))
+/// Asks the library in `file`, through `asker`.
+pub(super) fn read(asker: &Path, file: &Path, patience: Duration) -> Result<Answer, NvmlError> {
+    let mut command = Command::new(asker);
+    command.arg(ASK_NVML).arg(file);
+    let Said { status, output } = program::ask(command, patience).map_err(|source| match source {
+        ProgramError::Slow { patience } => NvmlError::Slow { patience },
+        source => NvmlError::NotAsked { source },
+    })?;
+    match serde_json::from_slice::<Result<Answer, Refusal>>(&output) {
+        // One that crashes at its end has answered all the same.
+        Ok(reply) => reply.map_err(NvmlError::Refused),
+        Err(_) => Err(NvmlError::Ended { status }),
+    }
 }
 
-fn ask(file: &Path) -> Result<Answer, NvmlError> {
+/// The answer of the library in `file`, as JSON: what the process says that [`read`] starts.
+pub(super) fn ask(file: &Path) -> String {
+    let reply = answer(file);
+    serde_json::to_string(&reply).unwrap_or_default()
+}
+
+fn answer(file: &Path) -> Result<Answer, Refusal> {
     let nvml = Nvml::builder().lib_path(file.as_os_str()).init()?;
     let mut answer = Answer {
-        driver: nvml.sys_driver_version().ok().filter(|version| !version.is_empty()),
+        driver: nvml.sys_driver_version().ok().as_deref().and_then(driver_version),
         cuda: nvml.sys_cuda_driver_version().ok().and_then(|version| {
             let major = u16::try_from(cuda_driver_version_major(version)).ok().filter(|major| *major > 0)?;
             Some(ToolkitVersion::new(major, u16::try_from(cuda_driver_version_minor(version)).ok()?))

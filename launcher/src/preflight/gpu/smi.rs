@@ -1,22 +1,22 @@
 //! What `nvidia-smi` says: the same as NVIDIA's library, for where that cannot be opened or leaves something open.
 
-use std::ffi::OsStr;
-use std::io;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use torchlift_schema::gpu::{Capability, ToolkitVersion};
 use torchlift_schema::host::{Gpu, Mig, MigDevice, Vendor};
 
-use super::pci_address;
+use super::program::{self, ProgramError, Said};
+use super::{driver_version, pci_address};
 use crate::preflight::host::field;
 
 /// What is asked of each card; the name comes last, for nobody promised that it has no comma.
 const FIELDS: [&str; 7] = ["index", "uuid", "pci.bus_id", "memory.total", "mig.mode.current", "compute_cap", "name"];
 /// A field that older ones do not know.
 const NEWER: &str = "compute_cap";
-/// Bytes of its answer that are read; a machine with 16 divided cards has some 10 kB.
-const MOST: usize = 1024 * 1024;
+/// Characters of what it says instead of an answer that are repeated.
+const MOST_WORDS: usize = 300;
 
 /// What it said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,16 +29,16 @@ pub(super) struct Answer {
 /// Why it said nothing.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SmiError {
-    #[error("`{program}` cannot be run")]
-    NotRun {
+    #[error("`{program}` did not answer")]
+    NotAsked {
         program: String,
         #[source]
-        source: io::Error,
+        source: ProgramError,
     },
-    #[error("`{program}` gave no answer within {} s", .patience.as_secs())]
-    Slow { program: String, patience: Duration },
     #[error("`{program}` says: {words}")]
     Refused { program: String, words: String },
+    #[error("`{program}` says what is no list of cards: {words}")]
+    NoList { program: String, words: String },
 }
 
 /// Asks it.
@@ -57,7 +57,7 @@ pub(super) fn read(program: &Path, patience: Duration) -> Result<Answer, SmiErro
     let mut answer = Answer { cards: cards(&table, &fields, program), ..Answer::default() };
     // The head of the long report has what no column has.
     if let Ok(report) = run(program, &["-q", "-d", "COMPUTE"], patience) {
-        answer.driver = field(&report, "Driver Version").map(str::to_owned);
+        answer.driver = field(&report, "Driver Version").and_then(driver_version);
         answer.cuda = field(&report, "CUDA Version").and_then(|text| text.parse().ok());
     }
     let is_divided = |card: &Gpu| card.mig.as_ref().is_some_and(|mig| mig.enabled);
@@ -66,33 +66,36 @@ pub(super) fn read(program: &Path, patience: Duration) -> Result<Answer, SmiErro
     {
         add_parts(&list, &mut answer.cards);
     }
+    if answer.cards.is_empty() && answer.driver.is_none() {
+        // Whatever it is, no driver has answered through it.
+        let words = if table.trim().is_empty() { "nothing".to_owned() } else { words(&table) };
+        return Err(SmiError::NoList { program: program.display().to_string(), words });
+    }
     Ok(answer)
 }
 
 fn run(program: &Path, arguments: &[&str], patience: Duration) -> Result<String, SmiError> {
     let shown = || program.display().to_string();
-    let not_run = |source| SmiError::NotRun { program: shown(), source };
-    let words = arguments.iter().map(OsStr::new);
+    let mut command = Command::new(program);
     // Its words are looked for in English.
-    let command =
-        duct::cmd(program, words).env("LC_ALL", "C").stdin_null().stderr_to_stdout().stdout_capture().unchecked();
-    let running = command.start().map_err(not_run)?;
-    match running.wait_timeout(patience) {
-        Ok(Some(output)) => {
-            let text = String::from_utf8_lossy(&output.stdout[..output.stdout.len().min(MOST)]).into_owned();
-            if output.status.success() {
-                return Ok(text);
-            }
-            let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-            let words = if lines.is_empty() { output.status.to_string() } else { lines.join("; ") };
-            Err(SmiError::Refused { program: shown(), words })
-        }
-        Ok(None) => {
-            // One that hangs in the kernel does not die either, and is not waited for.
-            let _ = running.kill();
-            Err(SmiError::Slow { program: shown(), patience })
-        }
-        Err(source) => Err(not_run(source)),
+    command.args(arguments).env("LC_ALL", "C");
+    let Said { status, output } =
+        program::ask(command, patience).map_err(|source| SmiError::NotAsked { program: shown(), source })?;
+    let text = String::from_utf8_lossy(&output).into_owned();
+    if status.success() {
+        return Ok(text);
+    }
+    let words = words(&text);
+    Err(SmiError::Refused { program: shown(), words: if words.is_empty() { status.to_string() } else { words } })
+}
+
+/// What it says in one line that does no harm to a terminal.
+fn words(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let line: String = lines.join("; ").chars().filter(|character| !character.is_control()).collect();
+    match line.char_indices().nth(MOST_WORDS) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line,
     }
 }
 

@@ -40,6 +40,12 @@ pub enum SavedError {
         /// The file.
         path: PathBuf,
     },
+    /// Nothing that is written beside it could be named after it.
+    #[error("`{}` has a name that is no UTF-8", path.display())]
+    Name {
+        /// The file.
+        path: PathBuf,
+    },
     /// It has no facts that this version reads.
     #[error("`{}` has no facts that can be used", path.display())]
     Facts {
@@ -91,6 +97,7 @@ impl SavedError {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Unreadable { .. } => "look at its permissions",
+            Self::Name { .. } => "give a file with another name",
             Self::NotAFile { .. } => "give another file, or move away what is there",
             Self::Facts { source, .. } => source.hint(),
             Self::NewerRevision { .. } => "install that torchlift here too",
@@ -123,7 +130,13 @@ pub fn read(path: &Path) -> Result<Option<ClusterFacts>, SavedError> {
     let unreadable = |source| SavedError::Unreadable { path: path.to_owned(), source };
     match fs_err::metadata(path) {
         Ok(metadata) if !metadata.is_file() => return Err(SavedError::NotAFile { path: path.to_owned() }),
-        Ok(_) => {}
+        Ok(metadata) => {
+            let size = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+            if size > facts::MAX_BYTES {
+                let source = FactsError::TooLarge { size, limit: facts::MAX_BYTES };
+                return Err(SavedError::Facts { path: path.to_owned(), source });
+            }
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(unreadable(error)),
     }
@@ -151,11 +164,17 @@ pub enum Saved {
 /// When it cannot be read, is not of this version, or cannot be written; then it is as it was.
 pub fn save(path: &Path, host: &str, facts: HostFacts, patience: Duration) -> Result<Saved, SavedError> {
     // What a link leads to is changed, and not the link.
-    let path = fs_err::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let path = match fs_err::canonicalize(path) {
+        Ok(real) => real,
+        // A link to nothing would be written over, and the file that it is for would be another one.
+        Err(_) if fs_err::read_link(path).is_ok() => return Err(SavedError::NotAFile { path: path.to_owned() }),
+        Err(_) => path.to_owned(),
+    };
     let unwritable = |source| SavedError::Unwritable { path: path.clone(), source };
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(SavedError::NotAFile { path });
     };
+    let Some(name) = name.to_str() else { return Err(SavedError::Name { path }) };
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     // Nobody is made to wait for what cannot be.
     read(&path)?;
@@ -187,10 +206,11 @@ impl Lock {
             let file = options.read(true).write(true).create(true).truncate(false).open(path).map_err(unwritable)?;
             let (sender, receiver) = mpsc::channel();
             // The call that waits has no time limit: it waits in a thread that may be left behind.
-            std::thread::spawn(move || {
+            let wait = move || {
                 let locked = file.file().lock();
                 let _ = sender.send((file, locked));
-            });
+            };
+            std::thread::Builder::new().spawn(wait).map_err(unwritable)?;
             let (file, locked) =
                 receiver.recv_timeout(patience).map_err(|_| SavedError::Busy { path: path.to_owned(), patience })?;
             match locked {

@@ -246,6 +246,15 @@ impl RustcFacts {
         Self::parse(&text).ok_or_else(failed)
     }
 
+    /// Whether the standard library for `target` is there; none where rustc does not say.
+    pub fn has_std(env: &Env, folder: &Utf8Path, target: &str) -> Option<bool> {
+        let rustc = env.get(OsStr::new("RUSTC")).cloned().unwrap_or_else(|| "rustc".into());
+        let ask = ["--print", "target-libdir", "--target", target];
+        let asked = duct::cmd(rustc, ask).dir(folder).full_env(env).stdin_null().stderr_null().read().ok()?;
+        let entries = Utf8Path::new(asked.trim()).read_dir_utf8().into_iter().flatten().flatten();
+        Some(entries.into_iter().any(|entry| entry.file_name().starts_with("libstd-")))
+    }
+
     /// The features that the code for `target` may use with these flags, by rustc's names; none where rustc does not say,
     /// which the build then tells.
     pub fn features(env: &Env, folder: &Utf8Path, target: &str, flags: &[String]) -> Option<Vec<String>> {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use camino::Utf8Path;
 
+use super::tools::of_rustc;
 use crate::cargo::ConfigFacts;
 use crate::cluster::Cluster;
 use crate::plan::{CpuCode, rustflags};
@@ -29,7 +30,9 @@ pub(super) fn by_kind(
         if flags.is_empty() {
             continue;
         }
-        let ask = || CpuCode { features: RustcFacts::features(env, folder, target, &flags), flags: flags.clone() };
+        let rustc_env = cluster.toolchains.get(target).map_or_else(|| env.clone(), |given| of_rustc(given, env));
+        let ask =
+            || CpuCode { features: RustcFacts::features(&rustc_env, folder, target, &flags), flags: flags.clone() };
         let code = asked.entry((target.clone(), flags.clone())).or_insert_with(ask);
         codes.insert(index, code.clone());
     }

@@ -7,6 +7,7 @@
 mod cpu;
 mod hosts;
 mod machines;
+mod tools;
 mod variant;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -234,6 +235,7 @@ impl Rest {
             env,
             invocation: &context.invocation,
         });
+        let tools = tools::by_target(&cluster, machines.keys().copied(), rustc, &workspace.root, env);
         let cpu_codes = cpu::by_kind(&cluster, machines.keys().copied(), rustc, &workspace.root, env, &config);
         let builds_dir = match &choice.builds_dir {
             Some(folder) => context.cwd.join(folder),
@@ -251,6 +253,7 @@ impl Rest {
             machines: &machines,
             known_hosts: &known_hosts,
             cpu_codes: &cpu_codes,
+            tools: &tools,
             foreign_paths: &foreign_paths(&chosen, workspace),
             torch_pin: wanted.as_ref().map(|wanted| wanted.version.as_str()),
             invocation: &context.invocation,

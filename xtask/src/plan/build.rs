@@ -1,6 +1,7 @@
 //! From inputs to a plan: one cargo run per distinct key, one place per host.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 
 use camino::Utf8Path;
 use sha2::{Digest as _, Sha256};
@@ -127,7 +128,8 @@ fn chosen(inputs: &Inputs<'_>) -> Vec<KindChoice> {
 /// The cargo run of a kind; `hosts` is filled in by the caller.
 fn one_build(inputs: &Inputs<'_>, index: usize, kind: &Kind, variant: Option<&Variant>, program: &Program) -> Build {
     let target = kind.target.clone().unwrap_or_else(|| inputs.rustc.host.clone());
-    let toolchain = inputs.cluster.toolchains.get(&target);
+    let toolchain = inputs.toolchain(&target);
+    let rustc = inputs.tools.get(&target).and_then(|tools| tools.rustc.as_ref()).unwrap_or(inputs.rustc);
     let mut features = kind.features.clone();
     features.sort();
     features.dedup();
@@ -147,7 +149,7 @@ fn one_build(inputs: &Inputs<'_>, index: usize, kind: &Kind, variant: Option<&Va
         parts.add(program.kind.word(), program.name.as_bytes());
         parts.add("features", features.join(",").as_bytes());
         parts.add("default features", kind.default_features.to_string().as_bytes());
-        parts.add("rustc", inputs.rustc.verbose_version.as_bytes());
+        parts.add("rustc", rustc.verbose_version.as_bytes());
         parts.add("cargo configuration", inputs.config.text.as_bytes());
         parts.add("kind rustflags", kind.rustflags.join("\0").as_bytes());
         parts.add("link flags", link_flags.join("\0").as_bytes());
@@ -195,7 +197,7 @@ fn one_build(inputs: &Inputs<'_>, index: usize, kind: &Kind, variant: Option<&Va
         default_features: kind.default_features,
         libtorch,
         dir,
-        cargo: inputs.cargo.clone(),
+        cargo: toolchain.and_then(|toolchain| toolchain.cargo.as_ref()).map_or(inputs.cargo.clone(), OsString::from),
         args,
         env,
         env_unset,
@@ -226,6 +228,9 @@ fn environment(
         }
         if let Some(linker) = &toolchain.linker {
             set(format!("CARGO_TARGET_{}_LINKER", underscored.to_uppercase()), linker);
+        }
+        if let Some(rustc) = &toolchain.rustc {
+            set("RUSTC".to_owned(), rustc);
         }
     }
     let Some(variant) = variant else {
@@ -264,6 +269,9 @@ fn link_flags(variant: Option<&Variant>) -> Vec<String> {
         .collect();
     // Whether what the libraries need is there is found out after the build, for the host and not for this machine.
     flags.push("-Clink-args=-Wl,--allow-shlib-undefined".to_owned());
+    // A linker for another CPU looks nowhere else for what the libraries need, and the wheels keep some of that beside them.
+    let neighbours = variant.root.parent().map(|folder| folder.join("torch.libs")).filter(|folder| folder.is_dir());
+    flags.extend(neighbours.map(|folder| format!("-Clink-args=-Wl,-rpath-link,{folder}")));
     flags
 }
 

@@ -160,7 +160,16 @@ fn not_there_yet(inputs: &Inputs<'_>, kind: &Kind, findings: &mut Vec<Finding>) 
         );
     }
     let target = kind.target.as_ref().unwrap_or(&inputs.rustc.host);
-    match inputs.cluster.toolchains.get(target) {
+    if inputs.tools.get(target).is_some_and(|tools| tools.has_std == Some(false)) {
+        let rustc = inputs.toolchain(target).and_then(|toolchain| toolchain.rustc.as_deref()).unwrap_or("rustc");
+        refuse(
+            "target-std-missing",
+            "target",
+            format!("`{rustc}` has no standard library for `{target}`"),
+            &format!("`rustup target add {target}`, or name a `rustc` that has one in `[toolchain.\"{target}\"]`"),
+        );
+    }
+    match inputs.toolchain(target) {
         None if *target != inputs.rustc.host => refuse(
             "toolchain-missing",
             "target",
@@ -172,17 +181,11 @@ fn not_there_yet(inputs: &Inputs<'_>, kind: &Kind, findings: &mut Vec<Finding>) 
         ),
         None => {}
         Some(toolchain) => {
-            for (key, is_given) in [
-                ("cargo", toolchain.cargo.is_some()),
-                ("rustc", toolchain.rustc.is_some()),
-                ("sysroot", toolchain.sysroot.is_some()),
-                ("glibc", toolchain.glibc.is_some()),
-                ("runner", !toolchain.runner.is_empty()),
-            ] {
+            for (key, is_given) in [("sysroot", toolchain.sysroot.is_some()), ("glibc", toolchain.glibc.is_some())] {
                 if is_given {
                     let place = Place::file(inputs.cluster.file.as_str()).key(format!("toolchain.\"{target}\".{key}"));
                     let message = format!("`{key}` of a toolchain is not there yet");
-                    let remedy = "this version follows `linker`, `cc`, `cxx` and `ar`";
+                    let remedy = "this version follows `cargo`, `rustc`, `linker`, `cc`, `cxx`, `ar` and `runner`";
                     findings.push(Finding::error("toolchain-key-not-yet", place, message).remedy(remedy));
                 }
             }

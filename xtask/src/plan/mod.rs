@@ -27,7 +27,7 @@ pub use cpu::CpuCode;
 pub use key::{BuildKey, Difference, KeyParts};
 
 use crate::cargo::ConfigFacts;
-use crate::cluster::{Cluster, Host, Job};
+use crate::cluster::{Cluster, Host, Job, Toolchain};
 use crate::facts::KnownHosts;
 use crate::libtorch::Variant;
 use crate::libtorch::auto::{Chosen, Machine, Refused};
@@ -60,6 +60,8 @@ pub struct Inputs<'a> {
     pub machines: &'a BTreeMap<usize, Vec<Machine>>,
     /// What the code of a kind asks of a CPU, by the index of the kind; only where its flags say something.
     pub cpu_codes: &'a BTreeMap<usize, CpuCode>,
+    /// The tools for each target that is not simply this machine's.
+    pub tools: &'a BTreeMap<String, TargetTools>,
     /// What is known of the cluster's hosts.
     pub known_hosts: &'a KnownHosts,
     /// Names of local hosts whose `path` is not the workspace.
@@ -82,6 +84,28 @@ pub struct Inputs<'a> {
     pub is_shared: bool,
     /// `--jobs`.
     pub jobs: Option<NonZeroUsize>,
+}
+
+/// The tools for one target.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TargetTools {
+    /// As given, and completed by what is there.
+    pub toolchain: Toolchain,
+    /// What its own rustc says; none where it has none of its own, or that one says nothing.
+    pub rustc: Option<RustcFacts>,
+    /// Whether the target's standard library is there, where rustc says.
+    pub has_std: Option<bool>,
+    /// Whether the linker is one that nobody gave.
+    pub is_detected: bool,
+}
+
+impl Inputs<'_> {
+    /// The toolchain of a target.
+    fn toolchain(&self, target: &str) -> Option<&Toolchain> {
+        let tools =
+            self.tools.get(target).filter(|tools| tools.is_detected || self.cluster.toolchains.contains_key(target));
+        tools.map(|tools| &tools.toolchain).or_else(|| self.cluster.toolchains.get(target))
+    }
 }
 
 /// All builds and where their results go.

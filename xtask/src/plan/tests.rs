@@ -9,7 +9,7 @@ use torchlift::preflight::fit::{Device, Isa};
 use torchlift_schema::host::{CoreFacts, CpuFacts, Gpu, SystemFacts, Vendor};
 use torchlift_schema::{Accelerator, Finding, HostFacts};
 
-use super::{CpuCode, Inputs, Planned, plan};
+use super::{CpuCode, Inputs, Planned, TargetTools, plan};
 use crate::cargo::ConfigFacts;
 use crate::cluster::{self, Cluster, Host, LibtorchChoice, Source};
 use crate::facts::{KnownHost, KnownHosts, Origin};
@@ -27,6 +27,7 @@ struct World {
     variants: BTreeMap<usize, Result<Variant, Finding>>,
     choices: BTreeMap<usize, Chosen>,
     known_hosts: KnownHosts,
+    tools: BTreeMap<String, TargetTools>,
     cpu_codes: BTreeMap<usize, CpuCode>,
     is_shared: bool,
     foreign: BTreeSet<String>,
@@ -72,6 +73,7 @@ fn world(toml: &str) -> World {
         variants,
         choices: BTreeMap::new(),
         known_hosts: KnownHosts::default(),
+        tools: BTreeMap::new(),
         cpu_codes: BTreeMap::new(),
         is_shared: true,
         foreign: BTreeSet::new(),
@@ -132,6 +134,7 @@ impl World {
             choices: &self.choices,
             machines: &machines(&self.cluster),
             known_hosts: &self.known_hosts,
+            tools: &self.tools,
             cpu_codes: &self.cpu_codes,
             is_shared: self.is_shared,
             jobs: None,
@@ -473,6 +476,32 @@ cxx = "aarch64-linux-gnu-g++"
             "CXX_aarch64_unknown_linux_gnu=aarch64-linux-gnu-g++"
         ]
     );
+}
+
+#[test]
+fn the_tools_of_a_target_build_it_and_are_part_of_its_key() {
+    let toml = "[kind.arm]\ntarget = \"aarch64-unknown-linux-gnu\"\n[[host]]\nname = \"a\"\npath = \"/w/my project\"\n\
+                [toolchain.\"aarch64-unknown-linux-gnu\"]\ncargo = \"/opt/cargo\"\nrustc = \"/opt/rustc\"\n";
+    let mut world = world(toml);
+    let tools = |version: &str, has_std| TargetTools {
+        toolchain: world.cluster.toolchains["aarch64-unknown-linux-gnu"].clone(),
+        rustc: Some(RustcFacts { verbose_version: version.to_owned(), host: "x86_64-unknown-linux-gnu".to_owned() }),
+        has_std: Some(has_std),
+        is_detected: false,
+    };
+    let (one, other, bare) = (tools("rustc 1.96.0", true), tools("rustc 1.97.0", true), tools("rustc 1.96.0", false));
+    let mut build = |tools: TargetTools| {
+        world.tools.insert("aarch64-unknown-linux-gnu".to_owned(), tools);
+        let planned = world.plan();
+        let codes: Vec<String> = planned.findings.into_iter().map(|finding| finding.code).collect();
+        (planned.plan.map(|mut plan| plan.builds.remove(0)), codes)
+    };
+    let (first, codes) = build(one);
+    let first = first.unwrap();
+    assert_eq!(codes, Vec::<String>::new());
+    assert_eq!((first.cargo.to_str(), first.env["RUSTC"].as_str()), (Some("/opt/cargo"), "/opt/rustc"));
+    assert_ne!(build(other).0.unwrap().key, first.key);
+    assert_eq!(build(bare).1, ["target-std-missing"]);
 }
 
 /// A host with these cards, as its facts have them.

@@ -39,6 +39,15 @@ pub trait Watcher {
     fn tick(&mut self) {}
 }
 
+/// A crate that was compiled.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct CrateTime {
+    /// Its name, with `(build script)` behind that of a build script.
+    pub name: String,
+    /// Milliseconds from the start of its cargo until it was there. Cargo compiles several at once, and does not say when it began.
+    pub ready_ms: u64,
+}
+
 /// What the messages of one run add up to.
 #[derive(Debug, Default)]
 pub(super) struct Messages {
@@ -48,8 +57,10 @@ pub(super) struct Messages {
     pub(super) other_executables: Vec<String>,
     /// Packages seen, in order.
     packages: Vec<String>,
-    /// Number of crates that were compiled.
-    pub(super) compiled: usize,
+    /// Crates that were compiled, in the order in which they were there.
+    pub(super) compiled: Vec<CrateTime>,
+    /// Milliseconds since cargo was started, as of the bytes that are taken.
+    pub(super) now_ms: u64,
     /// Number of crates that were still good.
     pub(super) fresh: usize,
     /// What `build-finished` said.
@@ -93,11 +104,6 @@ impl Messages {
     }
 
     fn artifact(&mut self, artifact: cargo_metadata::Artifact, program: &Program, watcher: &mut dyn Watcher) {
-        if artifact.fresh {
-            self.fresh += 1;
-        } else {
-            self.compiled += 1;
-        }
         let package = artifact.package_id.repr;
         if !self.packages.contains(&package) {
             self.packages.push(package.clone());
@@ -105,11 +111,13 @@ impl Messages {
         // Every build script has the same target name, which tells a person nothing.
         let script = artifact.target.is_kind(TargetKind::CustomBuild).then(|| package_name(&package));
         let script = script.flatten().map(|package| format!("{package} (build script)"));
-        watcher.watch(&CargoEvent::Crate {
-            name: script.as_deref().unwrap_or(&artifact.target.name),
-            count: self.packages.len(),
-            is_fresh: artifact.fresh,
-        });
+        let name = script.as_deref().unwrap_or(&artifact.target.name);
+        if artifact.fresh {
+            self.fresh += 1;
+        } else {
+            self.compiled.push(CrateTime { name: name.to_owned(), ready_ms: self.now_ms });
+        }
+        watcher.watch(&CargoEvent::Crate { name, count: self.packages.len(), is_fresh: artifact.fresh });
         let Some(executable) = artifact.executable else { return };
         let kind = match program.kind {
             ArtifactKind::Bin => TargetKind::Bin,
@@ -209,7 +217,7 @@ mod tests {
             );
             assert_eq!(messages.executable.as_deref(), Some("/t/train".into()));
             assert_eq!(messages.other_executables, ["train"]);
-            assert_eq!((messages.fresh, messages.compiled, messages.is_success), (2, 2, Some(true)));
+            assert_eq!((messages.fresh, messages.compiled.len(), messages.is_success), (2, 2, Some(true)));
         }
     }
 }

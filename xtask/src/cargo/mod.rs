@@ -12,6 +12,6 @@ mod watchdog;
 
 pub use config::ConfigFacts;
 pub(crate) use locks::describe as describe_process;
-pub use message::{CargoEvent, Watcher};
+pub use message::{CargoEvent, CrateTime, Watcher};
 pub use run::{CargoError, CargoRun, run};
 pub use signals::Signals;

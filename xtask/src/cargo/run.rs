@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 use torchlift::clock::{Clock, Moment};
 
 use super::locks;
-use super::message::{CargoEvent, Messages, Watcher};
+use super::message::{CargoEvent, CrateTime, Messages, Watcher};
 use super::signals::{Heard, Signals};
 use super::watchdog::Watchdog;
 use crate::plan::Build;
@@ -40,8 +40,8 @@ const TAIL: usize = 4096;
 pub struct CargoRun {
     /// The program's file.
     pub executable: Utf8PathBuf,
-    /// Crates that were compiled.
-    pub compiled: usize,
+    /// Crates that were compiled, in the order in which they were there.
+    pub compiled: Vec<CrateTime>,
     /// Crates that were still good.
     pub fresh: usize,
     /// How long it took.
@@ -140,7 +140,8 @@ pub fn run(
     let mut child = command.spawn().map_err(|source| CargoError::NotStarted { cargo, source })?;
     // Where no shell can be started, a kill of this program leaves cargo to end by itself at its next message.
     let watchdog = Watchdog::over(&child).ok();
-    let mut talk = Talk { messages: Messages::default(), program, tail: Vec::new(), silent_since: clock.now() };
+    let mut talk =
+        Talk { messages: Messages::default(), program, tail: Vec::new(), started, silent_since: clock.now() };
     let heard = talk.listen(&mut child, signals, watcher, &clock);
     if !matches!(heard, Ok(None)) {
         // Its compilers outlive a cargo that was killed; the group's id is taken until cargo is waited for.
@@ -182,6 +183,8 @@ struct Talk<'a> {
     messages: Messages,
     program: &'a Program,
     tail: Vec<u8>,
+    /// When cargo was started.
+    started: Moment,
     silent_since: Moment,
 }
 
@@ -204,6 +207,7 @@ impl Talk<'_> {
             let ready =
                 wait([stdout.as_ref().map(AsFd::as_fd), stderr.as_ref().map(AsFd::as_fd), Some(signals.as_fd())])?;
             let is_silent = !ready[0] && !ready[1];
+            self.messages.now_ms = u64::try_from(clock.now().since(self.started).as_millis()).unwrap_or(u64::MAX);
             if ready[0] && !read(&mut stdout, &mut buffer, |bytes| self.messages.take(bytes, self.program, watcher))? {
                 stdout = None;
             }

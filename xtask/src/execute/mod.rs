@@ -135,7 +135,8 @@ fn built(build: &Build, run: &CargoRun) -> BuildResult {
         key: build.key.to_string(),
         kinds: build.kinds.clone(),
         hosts: build.hosts.clone(),
-        compiled: run.compiled,
+        compiled: run.compiled.len(),
+        crates: run.compiled.clone(),
         fresh: run.fresh,
         elapsed_ms: milliseconds(run.elapsed),
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use torchlift_schema::Finding;
 
 use super::progress::{counted, duration};
+use crate::cargo::CrateTime;
 use crate::libtorch::event::human_size;
 use crate::plan::{Apart, BuildPlan, Difference, HostBuild, HostKnown};
 
@@ -39,6 +40,8 @@ pub struct BuildResult {
     pub fresh: usize,
     /// How long cargo took, in milliseconds.
     pub elapsed_ms: u64,
+    /// Those that were compiled, in the order in which they were there.
+    pub crates: Vec<CrateTime>,
 }
 
 /// What one host has now.

@@ -277,6 +277,9 @@ fn an_edit_is_an_incremental_build_in_the_same_folder() {
     let ran = project.run(&["build", "--format", "json"]).ok();
     let report: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(report["builds"][0]["compiled"], 1);
+    let build = &report["builds"][0];
+    let ready = build["crates"][0]["ready_ms"].as_u64().unwrap();
+    assert!(build["crates"][0]["name"] == "linked" && ready > 0 && ready <= build["elapsed_ms"].as_u64().unwrap());
     let builds = project.root.join("target/torchlift/builds");
     assert_eq!(fs_err::read_dir(builds).unwrap().count(), 1);
 }

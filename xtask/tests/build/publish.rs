@@ -88,6 +88,7 @@ fn new_library_bytes_with_an_equal_abi_are_verified_and_not_built() {
     let ran = project.run(&["build", "--format", "json"]).ok();
     let report: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(report["builds"][0]["compiled"], 0);
+    assert_eq!(report["builds"][0]["crates"], serde_json::json!([]));
     let after = project.envelope("node-1");
     assert_eq!(after.artifact, before.artifact);
     assert_ne!(after.libtorch, before.libtorch);

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use camino::Utf8Path;
-use torchlift::preflight::fatbin::{self, GpuContent};
+use torchlift::preflight::fatbin::{self, FatbinProblem, GpuContent};
 use torchlift::preflight::fit::{self, LibraryCode, Role};
 use torchlift::preflight::verify::Inspection;
 use torchlift_schema::{Finding, Place};
@@ -62,8 +62,21 @@ impl GpuCode {
             gfx_override: looked.gpus.machine.gfx_override.as_deref(),
             libraries: &libraries,
         };
-        fit::check(&question).findings
+        let mut findings = fit::check(&question).findings;
+        // What could not be read was not judged. Of a variant's own `libtorch inspect` tells it.
+        let elsewhere = looked.objects().filter_map(|(name, path)| Some((name, content(path)?)));
+        for (name, content) in content(program).map(|content| (name, content)).into_iter().chain(elsewhere) {
+            findings.extend(content.problems.first().map(|first| damaged(&looked.host.name, name, first)));
+        }
+        findings
     }
+}
+
+/// That code was passed over, since it could not be read.
+fn damaged(host: &str, name: &str, problem: &FatbinProblem) -> Finding {
+    let message = format!("the GPU code of `{name}` cannot be read whole: {problem}");
+    Finding::warning("gpu-code-damaged", Place::host(host), message)
+        .remedy("build it anew; whether a card runs what was not read is not known")
 }
 
 impl<'a> Looked<'a> {

@@ -48,8 +48,11 @@ fn about_the_cpu(flags: &[String]) -> Vec<String> {
             "-C" | "--codegen" => flags.next().unwrap_or_default(),
             _ => flag.strip_prefix("-C").or_else(|| flag.strip_prefix("--codegen=")).unwrap_or_default(),
         };
-        if ["target-cpu=", "target-feature="].iter().any(|start| value.starts_with(start)) {
-            found.push(format!("-C{value}"));
+        let Some((name, given)) = value.split_once('=') else { continue };
+        // Rustc takes either line between the words.
+        let name = name.replace('_', "-");
+        if ["target-cpu", "target-feature"].contains(&name.as_str()) {
+            found.push(format!("-C{name}={given}"));
         }
     }
     found
@@ -65,6 +68,7 @@ mod tests {
         let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
         assert_eq!(about_the_cpu(&flags), ["-Ctarget-cpu=native", "-Ctarget-feature=+avx2"]);
         assert_eq!(about_the_cpu(&["--codegen=target-cpu=znver3".to_owned()]), ["-Ctarget-cpu=znver3"]);
+        assert_eq!(about_the_cpu(&["-Ctarget_cpu=native".to_owned()]), ["-Ctarget-cpu=native"]);
         assert!(about_the_cpu(&["-Ctarget".to_owned(), "--cfg".to_owned()]).is_empty());
     }
 }

@@ -152,7 +152,11 @@ impl KnownHosts {
                     Device::Uuid(uuid) => uuid.clone(),
                 };
                 let place = cluster.or_file(host.places.at(&format!("devices[{at}]"))).on(&host.name);
-                let message = format!("host `{}` has no card `{text}`", host.name);
+                let message = if is_unclear(&known.facts, device) {
+                    format!("more than one card of host `{}` begins with `{text}`", host.name)
+                } else {
+                    format!("host `{}` has no card `{text}`", host.name)
+                };
                 let remedy = match (there.is_empty(), &known.origin) {
                     (false, _) => format!("its cards: {}", there.join(", ")),
                     (true, Origin::Probed) => "it has no card at all; `torchlift probe` says what is wrong".to_owned(),
@@ -227,16 +231,22 @@ fn choose(facts: &HostFacts, devices: &[Device]) -> Vec<Gpu> {
 /// An index is one among each maker's cards: whose count is known with the libtorch. A part of a divided card means the
 /// card that it is of. A UUID may be cut short, as long as one card alone begins with it.
 fn matching<'a>(facts: &'a HostFacts, device: &Device) -> Vec<&'a Gpu> {
-    let is_meant = |gpu: &&Gpu| match device {
+    if is_unclear(facts, device) { Vec::new() } else { meant(facts, device).collect() }
+}
+
+/// Whether a UUID is cut so short that several cards begin with it.
+fn is_unclear(facts: &HostFacts, device: &Device) -> bool {
+    matches!(device, Device::Uuid(_)) && meant(facts, device).nth(1).is_some()
+}
+
+fn meant<'a>(facts: &'a HostFacts, device: &Device) -> impl Iterator<Item = &'a Gpu> {
+    facts.gpus.iter().filter(move |gpu| match device {
         Device::Index(index) => gpu.index == *index,
         Device::Uuid(uuid) => {
             let mut uuids = gpu.uuid.iter().chain(gpu.mig.iter().flat_map(|mig| &mig.devices).map(|part| &part.uuid));
             uuids.any(|whole| whole.starts_with(uuid.as_str()))
         }
-    };
-    let found: Vec<&Gpu> = facts.gpus.iter().filter(is_meant).collect();
-    let is_unclear = matches!(device, Device::Uuid(_)) && found.len() > 1;
-    if is_unclear { Vec::new() } else { found }
+    })
 }
 
 #[cfg(test)]

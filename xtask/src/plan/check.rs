@@ -5,6 +5,8 @@
 use std::collections::BTreeSet;
 
 use torchlift::preflight::code;
+use torchlift_schema::gpu::{Capability, CudaArch};
+use torchlift_schema::host::Gpu;
 use torchlift_schema::{Finding, Place};
 
 use super::{BuildPlan, Inputs, cpu, fit};
@@ -44,6 +46,7 @@ const MOST_NAMED: usize = 8;
 /// Findings about the chosen hosts.
 pub(super) fn hosts(inputs: &Inputs<'_>, findings: &mut Vec<Finding>) {
     not_reached(inputs, findings);
+    inputs.hosts.iter().for_each(|host| beyond_stated(inputs, host, findings));
     for host in inputs.hosts.iter().filter(|host| host.reach == Reach::Local) {
         let place = |key: &str| inputs.cluster.or_file(host.places.at(key)).on(&host.name);
         devices(inputs, host, findings);
@@ -123,6 +126,41 @@ fn devices(inputs: &Inputs<'_>, host: &Host, findings: &mut Vec<Finding>) {
     if let Some(Ok(variant)) = inputs.variants.get(&host.kind) {
         findings.extend(inputs.known_hosts.unknown_devices(inputs.cluster, host, &variant.facts.accelerator));
     }
+}
+
+/// Cards of NVIDIA that a host has by its facts, and that `gpus` of its kind says nothing of: the build is held against
+/// `gpus` alone. An AMD card may be given out for another one, so that its facts contradict nothing.
+fn beyond_stated(inputs: &Inputs<'_>, host: &Host, findings: &mut Vec<Finding>) {
+    let Some((kind, known)) = inputs.cluster.kinds.get(host.kind).zip(inputs.known_hosts.get(&host.name)) else {
+        return;
+    };
+    let stated: Vec<Capability> =
+        kind.gpus.iter().filter_map(|text| Some(text.parse::<CudaArch>().ok()?.capability)).collect();
+    // Code for an older card of the same major version runs.
+    let is_stated = |card: &&Gpu| {
+        let is_older = |of: &Capability, has: Capability| of.major == has.major && of.minor <= has.minor;
+        card.capability.is_none_or(|has| stated.iter().any(|of| is_older(of, has)))
+    };
+    let beyond = known.cards().filter(|card| !is_stated(card)).filter_map(|card| {
+        let name = card.name.as_ref().map(|name| format!(" (`{name}`)")).unwrap_or_default();
+        Some(format!("card {}{name} is a {}", card.index, card.capability?))
+    });
+    let beyond: Vec<String> = beyond.collect();
+    if stated.is_empty() || beyond.is_empty() {
+        return;
+    }
+    let message = format!(
+        "`gpus` has {}, and by the facts of host `{}` its {}",
+        kind.gpus.join(", "),
+        host.name,
+        beyond.join(", ")
+    );
+    let remedy = format!(
+        "add it to `gpus`, or leave `gpus` out: then the facts count; if these are wrong: `torchlift probe --save --host {}`",
+        host.name
+    );
+    let place = kind_place(inputs, kind, "gpus").on(&host.name);
+    findings.push(Finding::warning("gpus-differ", place, message).remedy(remedy));
 }
 
 /// Findings about the kinds that the chosen hosts are of.

@@ -45,8 +45,12 @@ pub(super) fn handover(flags: &[String], env: &Env, config: &ConfigFacts, target
 /// All flags that rustc gets for a kind: those of the one source that cargo takes, and the kind's own.
 pub fn effective(flags: &[String], env: &Env, config: &ConfigFacts, target: &str) -> Vec<String> {
     let own = of_environment(env).or_else(|| of_target(env, config, target));
-    let own = own.unwrap_or_else(|| text(env, "CARGO_BUILD_RUSTFLAGS").map_or(config.build_rustflags.clone(), words));
-    own.into_iter().chain(flags.iter().cloned()).collect()
+    // The variable adds to the list of the files, and stands in nothing's place.
+    let of_build = || {
+        let variable = text(env, "CARGO_BUILD_RUSTFLAGS").map(words).unwrap_or_default();
+        config.build_rustflags.iter().cloned().chain(variable).collect()
+    };
+    own.unwrap_or_else(of_build).into_iter().chain(flags.iter().cloned()).collect()
 }
 
 fn text(env: &Env, name: &str) -> Option<String> {
@@ -154,7 +158,7 @@ mod tests {
         assert_eq!(given(&[(variable, "-l")], &config), "-g -l -Ctarget-cpu=haswell");
         config.target_rustflags.clear();
         assert_eq!(given(&[], &config), "-O -Ctarget-cpu=haswell");
-        assert_eq!(given(&[("CARGO_BUILD_RUSTFLAGS", "-l")], &config), "-l -Ctarget-cpu=haswell");
+        assert_eq!(given(&[("CARGO_BUILD_RUSTFLAGS", "-l")], &config), "-O -l -Ctarget-cpu=haswell");
     }
 
     #[test]

@@ -80,6 +80,26 @@ fn a_card_that_the_host_has_not_is_told_with_those_it_has() {
 }
 
 #[test]
+fn a_uuid_that_is_cut_too_short_is_told_as_such() {
+    let ran = project(LONG_AGO, "devices = [\"GPU-aaaa\"]").run(&["build", "--dry-run"]).fails(exit_code::CLUSTER_FILE);
+    ran.says("error[device-unknown]").says("more than one card of host `node-1` begins with `GPU-aaaa`");
+}
+
+#[test]
+fn a_card_of_which_gpus_says_nothing_is_told() {
+    let project = project(LONG_AGO, "");
+    let text = fs_err::read_to_string(project.root.join("cluster.toml")).unwrap();
+    let stated = |gpus: &str| {
+        project.cluster(&text.replace("[kind.k]\n", &format!("[kind.k]\ngpus = {gpus}\n")));
+        project.run(&["build", "--dry-run", "--accept", "gpu-code-missing"]).ok()
+    };
+    let ran = stated("[\"5.0\", \"6.0\"]");
+    ran.says("warning[gpus-differ]").says("`gpus` has 5.0, 6.0").says("node-1` its card 0 (`Test`) is a 12.0");
+    assert!(!ran.stderr.contains("a 5.2") && !ran.stderr.contains("a 6.1"), "{}", ran.stderr);
+    assert!(!stated("[\"5.0\", \"6.0\", \"12.0\"]").stderr.contains("gpus-differ"));
+}
+
+#[test]
 fn a_file_of_facts_that_cannot_be_used_stops_and_is_named() {
     let project = project(LONG_AGO, "");
     for (text, code, words) in [

@@ -12,8 +12,12 @@ use crate::support::{Project, Ran};
 
 /// An object file with this GPU code in it, as a compiler for CUDA leaves it: the linker has to keep it.
 fn object(project: &Project, name: &str, entries: &[Entry]) -> PathBuf {
+    object_of(project, name, &region(entries))
+}
+
+fn object_of(project: &Project, name: &str, section: &[u8]) -> PathBuf {
     let folder = project.beside("gpu code");
-    let bytes: Vec<String> = region(entries).iter().map(u8::to_string).collect();
+    let bytes: Vec<String> = section.iter().map(u8::to_string).collect();
     let source = folder.join(format!("{name}.s"));
     fs_err::write(&source, format!(".section .nv_fatbin,\"aR\"\n.balign 8\n.byte {}\n", bytes.join(","))).unwrap();
     let object = folder.join(format!("{name}.o"));
@@ -141,6 +145,19 @@ fn a_program_whose_own_code_a_card_cannot_run_is_not_published() {
     let ran = project.run(&["build", "--accept", "gpu-code-missing"]).ok();
     ran.says("(accepted: on the command line)");
     assert!(project.envelope("box").findings.iter().any(|finding| finding.code == "gpu-code-missing"));
+}
+
+#[test]
+fn own_code_that_cannot_be_read_is_told_and_not_taken_for_none() {
+    let project = project("test/both");
+    variant(&project, "both", &[Entry::sass(120, 0)]);
+    cards(&project, &["12.0"]);
+    let whole = region(&[Entry::sass(120, 0)]);
+    let own = object_of(&project, "own", &[whole.as_slice(), &whole[..20]].concat());
+    link(&project, &[&own]);
+    let ran = project.run(&["build"]).ok();
+    ran.says("warning[gpu-code-damaged]").says("the GPU code of `linked` cannot be read whole");
+    assert_eq!(told(&ran, "gpu-code-damaged"), 1, "{}", ran.stderr);
 }
 
 #[test]

@@ -32,6 +32,8 @@ pub const TORCHLIFT_TEST_SKIPS: &str = "TORCHLIFT_TEST_SKIPS";
 pub const TORCHLIFT_TEST_OLD_HOSTS_BINARY: &str = "TORCHLIFT_TEST_OLD_HOSTS_BINARY";
 /// The loader's search path.
 pub const LD_LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
+/// Libraries that the loader puts before all others, into every process.
+pub const LD_PRELOAD: &str = "LD_PRELOAD";
 /// Where what can be made again is kept; default `~/.cache`. Digests are remembered below it.
 pub const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
 /// Where a user's own data lies; default `~/.local/share`.

@@ -28,6 +28,8 @@ enum Verb {
     Launch(Box<commands::launch::LaunchArgs>),
     /// Take out the builds that no envelope names any more, and say how much that frees
     Clean(commands::clean::CleanArgs),
+    /// Look at this machine and this cluster: what is right, what is not, how to mend it
+    Doctor(commands::doctor::DoctorArgs),
     /// Find, fetch and list libtorch variants
     Libtorch(commands::libtorch::LibtorchArgs),
     /// Write the JSON Schemas of the formats, or check that they are current
@@ -65,6 +67,7 @@ pub fn run(args: Vec<OsString>, context: &Context) -> ExitCode {
         Verb::Build(args) => commands::build::run(&args, context),
         Verb::Launch(args) => commands::launch::run(&args, context),
         Verb::Clean(args) => commands::clean::run(&args, context),
+        Verb::Doctor(args) => commands::doctor::run(&args, context),
         Verb::Libtorch(args) => commands::libtorch::run(&args, context),
         Verb::Schema(args) => commands::schema::run(&args, context),
         Verb::Test(args) => commands::test::run(&args, context),

@@ -1,7 +1,7 @@
 //! Builds a libtorch program once per kind of host, proves that each host can run it, and launches it.
 //!
 //! Rooms: [`cluster`] reads the cluster file; [`workspace`] the user's cargo workspace; [`libtorch`] the variants;
-//! [`facts`] gathers what a plan is made of; [`plan`] says what would be built; [`execute`] and [`cargo`] do it; [`commands`] has one verb a file.
+//! [`facts`] gathers what a plan is made of; [`plan`] says what would be built; [`doctor`] looks at all of it and changes nothing; [`execute`] and [`cargo`] do it; [`commands`] has one verb a file.
 //! Steps go one way, and a later one never reaches back.
 
 #[cfg(not(all(
@@ -15,11 +15,13 @@ compile_error!(
 );
 
 pub mod bench;
+pub mod bounded;
 pub mod cargo;
 pub mod checkout;
 pub mod cli;
 pub mod cluster;
 pub mod commands;
+pub mod doctor;
 pub mod env_vars;
 pub mod error;
 pub mod execute;

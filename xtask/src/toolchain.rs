@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::process::{Command, Output, Stdio};
 
 use camino::{Utf8Path, Utf8PathBuf};
 use torchlift::env_vars::LD_LIBRARY_PATH;
@@ -216,6 +218,22 @@ fn is_on_path(program: &str, context: &Context) -> bool {
     std::env::split_paths(path).any(|folder| folder.join(program).is_file())
 }
 
+/// How a tool is run whose answer is waited for.
+pub type Run<'a> = &'a (dyn Fn(&mut Command) -> io::Result<Output> + Sync);
+
+/// Runs a tool and waits for as long as it takes.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn output(command: &mut Command) -> io::Result<Output> {
+    command.output()
+}
+
+/// The rustc that cargo would call with this environment.
+pub fn rustc_program(env: &Env) -> OsString {
+    env.get(OsStr::new("RUSTC")).cloned().unwrap_or_else(|| "rustc".into())
+}
+
 /// What `rustc -vV` says for the project.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct RustcFacts {
@@ -234,16 +252,25 @@ impl RustcFacts {
 
     /// Asks the rustc that cargo would call in `folder` with this environment.
     pub fn read(env: &Env, folder: &Utf8Path) -> Result<Self, CommandError> {
-        let rustc = env.get(OsStr::new("RUSTC")).cloned().unwrap_or_else(|| "rustc".into());
+        Self::ask(env, folder, &output)
+    }
+
+    /// The same, with rustc run by `run`.
+    pub fn ask(env: &Env, folder: &Utf8Path, run: Run<'_>) -> Result<Self, CommandError> {
+        let rustc = rustc_program(env);
         let shown = rustc.to_string_lossy().into_owned();
         let failed = || CommandError::new(exit_code::BUILD, format!("`{shown} -vV` did not say for what it builds"));
-        let text = duct::cmd(rustc, ["-vV"])
-            .dir(folder)
-            .full_env(env)
-            .stdin_null()
-            .read()
+        let mut command = Command::new(rustc);
+        // What rustup says meanwhile, such as that it gets a toolchain, is for whoever waits.
+        command.arg("-vV").current_dir(folder).env_clear().envs(env).stdin(Stdio::null()).stderr(Stdio::inherit());
+        let output = run(&mut command)
             .map_err(|error| failed().because(error).hint("install Rust from https://rustup.rs, or set `RUSTC`"))?;
-        Self::parse(&text).ok_or_else(failed)
+        if !output.status.success() {
+            let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            let words = if words.is_empty() { format!("it ended with {}", output.status) } else { words };
+            return Err(failed().because(words).hint("mend that toolchain, or set `RUSTC` to another one"));
+        }
+        Self::parse(&String::from_utf8_lossy(&output.stdout)).ok_or_else(failed)
     }
 
     /// Whether the standard library for `target` is there; none where rustc does not say.

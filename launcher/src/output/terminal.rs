@@ -67,7 +67,7 @@ impl Write for Terminal {
 
 /// A text of anybody's (a path, an argument, a name) on one line as people may see it: what a terminal would obey is spelled
 /// out, so that the name of a file can neither move the cursor nor pass for a line of ours.
-pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+pub fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(is_obeyed) {
         return Cow::Borrowed(text);
     }

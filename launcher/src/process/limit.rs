@@ -29,7 +29,7 @@ pub(crate) struct TooFewFiles {
 /// Makes sure that this many hosts and ranks fit; gives the soft limit as it was before.
 pub(crate) fn make_room(hosts: usize, ranks: u32) -> nix::Result<Result<u64, TooFewFiles>> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    let needed = open_now() + for_ranks(u64::from(ranks)) + PER_HOST * hosts as u64 + RESERVE;
+    let needed = needed(hosts, ranks);
     match plan(needed, soft, hard) {
         Err(too_few) => Ok(Err(too_few)),
         Ok(wanted) => {
@@ -39,6 +39,18 @@ pub(crate) fn make_room(hosts: usize, ranks: u32) -> nix::Result<Result<u64, Too
             Ok(Ok(soft))
         }
     }
+}
+
+/// Open files that this many hosts and ranks take, with those that are open now.
+fn needed(hosts: usize, ranks: u32) -> u64 {
+    open_now() + for_ranks(u64::from(ranks)) + PER_HOST * hosts as u64 + RESERVE
+}
+
+/// Whether this many hosts and ranks would fit; changes nothing.
+pub(crate) fn check(hosts: usize, ranks: u32) -> Result<(), TooFewFiles> {
+    // A limit that cannot be read is told when it is needed.
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return Ok(()) };
+    plan(needed(hosts, ranks), soft, hard).map(drop)
 }
 
 fn for_ranks(ranks: u64) -> u64 {

@@ -11,6 +11,7 @@ pub(crate) mod channel;
 pub mod guard;
 pub(crate) mod handle;
 pub(crate) mod limit;
+pub mod marked;
 pub(crate) mod message;
 pub mod signal;
 pub mod spawn;

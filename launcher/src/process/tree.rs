@@ -44,7 +44,7 @@ fn parse(pid: i32, stat: &[u8]) -> Option<Process> {
 }
 
 /// Every process that /proc shows.
-fn all() -> Vec<Process> {
+pub(super) fn all() -> Vec<Process> {
     let Ok(entries) = fs_err::read_dir("/proc") else { return Vec::new() };
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter_map(process).collect()
 }

@@ -22,6 +22,34 @@ const OFFERS: [(&str, &[&str]); 3] =
 pub fn render(name: &str, facts: &HostFacts) -> String {
     let mut table = Table::default();
     table.line("host", format!("`{name}`, read {} by torchlift {}", facts.read_at, facts.torchlift));
+    fill(facts, &mut table);
+    let mut text = String::new();
+    for row in &table.rows {
+        for (index, value) in row.values.iter().enumerate() {
+            let shown = if index == 0 { row.name.as_str() } else { "" };
+            let _ = writeln!(text, "{shown:<NAMES$}{value}");
+        }
+    }
+    text
+}
+
+/// The facts line by line, for whoever tells them beside others.
+pub fn rows(facts: &HostFacts) -> Vec<Row> {
+    let mut table = Table::default();
+    fill(facts, &mut table);
+    table.rows
+}
+
+/// What is known under one name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The name: `cpu`, `limits`, `gpu 0`.
+    pub name: String,
+    /// What is known, a line each; at least one.
+    pub values: Vec<String>,
+}
+
+fn fill(facts: &HostFacts, table: &mut Table) {
     let system = &facts.system;
     let kernel = system.kernel.as_ref().map(|kernel| format!("Linux {kernel}"));
     table.parts(
@@ -55,7 +83,7 @@ pub fn render(name: &str, facts: &HostFacts) -> String {
             table.more(offers(library, prefixes));
         }
     }
-    loader(facts, &mut table);
+    loader(facts, table);
     for disk in &facts.disks {
         let purpose = match disk.purpose {
             DiskPurpose::Project => "project",
@@ -75,26 +103,27 @@ pub fn render(name: &str, facts: &HostFacts) -> String {
     if let Some(driver) = &facts.amd {
         table.parts("amd", amd(driver));
     }
-    cards(facts, &mut table);
-    table.text
+    cards(facts, table);
 }
 
-/// Lines with their names in one column.
+/// Lines with their names.
 #[derive(Default)]
 struct Table {
-    text: String,
-    name: String,
+    rows: Vec<Row>,
 }
 
 impl Table {
     fn line(&mut self, name: &str, value: impl AsRef<str>) {
-        let shown = if self.name == name { "" } else { name };
-        let _ = writeln!(self.text, "{shown:<NAMES$}{}", value.as_ref());
-        name.clone_into(&mut self.name);
+        match self.rows.last_mut().filter(|row| row.name == name) {
+            Some(row) => row.values.push(value.as_ref().to_owned()),
+            None => self.rows.push(Row { name: name.to_owned(), values: vec![value.as_ref().to_owned()] }),
+        }
     }
 
     fn more(&mut self, value: impl AsRef<str>) {
-        let _ = writeln!(self.text, "{:<NAMES$}{}", "", value.as_ref());
+        if let Some(row) = self.rows.last_mut() {
+            row.values.push(value.as_ref().to_owned());
+        }
     }
 
     /// Those parts that are known; nothing at all where none is.

@@ -14,3 +14,5 @@ pub(crate) mod shown;
 mod tests;
 pub(crate) mod verdict;
 pub(crate) mod words;
+
+pub use crate::output::terminal::visible;

@@ -15,3 +15,4 @@ pub(crate) use locks::describe as describe_process;
 pub use message::{CargoEvent, CrateTime, Watcher};
 pub use run::{CargoError, CargoRun, run};
 pub use signals::Signals;
+pub(crate) use watchdog::Watchdog;

@@ -13,7 +13,7 @@ const SCRIPT: &str = "read -r word || kill -s KILL -- \"-$1\" 2>/dev/null";
 
 /// Watches over one process group.
 #[derive(Debug)]
-pub(super) struct Watchdog {
+pub(crate) struct Watchdog {
     shell: Child,
 }
 
@@ -22,7 +22,7 @@ impl Watchdog {
     ///
     /// # Errors
     /// When no shell can be started.
-    pub(super) fn over(leader: &Child) -> io::Result<Self> {
+    pub(crate) fn over(leader: &Child) -> io::Result<Self> {
         let shell = Command::new("/bin/sh")
             .args(["-c", SCRIPT, "sh"])
             .arg(leader.id().to_string())

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod build;
 pub mod clean;
 pub mod demo;
+pub mod doctor;
 pub mod launch;
 pub mod libtorch;
 pub mod schema;
@@ -14,8 +15,8 @@ use std::ffi::OsString;
 
 use camino::Utf8PathBuf;
 
-/// The exit code of a check of Torchlift's own checkout that does not hold, as `cargo fmt --check` and other checkers
-/// end: our codes from 200 on say what became of a build or a run.
+/// The exit code of a check that does not hold, of Torchlift's own checkout or of this machine, as `cargo fmt --check` and
+/// other checkers end: our codes from 200 on say what became of a build or a run.
 pub const CHECK_FAILED: u8 = 1;
 
 /// What a command gets of the process that it runs in.

@@ -43,7 +43,7 @@ impl WorkspaceLock {
     /// # Errors
     /// When the file cannot be made, or the build that holds it is what started us.
     pub fn take(root: &Utf8Path, env: &Env, console: Console) -> Result<Self, CommandError> {
-        let file = root.join(PUBLISHED).join(".lock");
+        let file = lock_file(root);
         Self::of(&file, env, console).map_err(|error| {
             let is_inside = matches!(error, LockError::Inside);
             let failure = CommandError::new(exit_code::BUILD, format!("cannot build in `{root}`")).because(error);
@@ -95,4 +95,9 @@ impl WorkspaceLock {
     pub fn file(&self) -> &Utf8Path {
         &self.file
     }
+}
+
+/// The lock file of the workspace in `root`.
+pub fn lock_file(root: &Utf8Path) -> Utf8PathBuf {
+    root.join(PUBLISHED).join(".lock")
 }

@@ -26,7 +26,8 @@ use torchlift_schema::{Envelope, Finding, exit_code};
 pub use builds::Effort;
 pub use envelope::envelope_file;
 use interrupt::Interrupt;
-pub use lock::{LockError, WorkspaceLock};
+pub use lock::{LockError, WorkspaceLock, lock_file};
+pub(crate) use place::check as check_places;
 
 use crate::cargo::{CargoRun, Signals};
 use crate::cluster::Accept;

@@ -18,7 +18,7 @@ use crate::plan::BuildPlan;
 ///
 /// # Errors
 /// With a finding for each thing that is in the way.
-pub(super) fn check(plan: &BuildPlan) -> Result<(), CommandError> {
+pub(crate) fn check(plan: &BuildPlan) -> Result<(), CommandError> {
     let mut told = BTreeSet::new();
     let mut findings = Vec::new();
     for host in &plan.hosts {

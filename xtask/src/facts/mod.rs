@@ -23,10 +23,10 @@ use crate::cargo::ConfigFacts;
 use crate::cluster::{self, Accept, Cluster, Host, Job, LibtorchChoice, Reach};
 use crate::commands::Context;
 use crate::error::CommandError;
-use crate::libtorch::auto::Chosen;
+use crate::libtorch::auto::{Chosen, Machine};
 use crate::libtorch::{Hold, Places, Stores, Variant, Wanted, wanted};
 use crate::plan::{self, ACCEPTABLE, BuildPlan, Inputs, accept};
-use crate::toolchain::{self, Env, RustcFacts};
+use crate::toolchain::{self, Env, Run, RustcFacts, output};
 use crate::workspace::{SourceId, WorkspaceFacts, source_id};
 
 pub use hosts::{KnownHost, KnownHosts, OLD_DAYS, Origin};
@@ -113,34 +113,14 @@ impl Facts {
         let workspace = workspace?;
         // The toolchain file that holds is the one that is found from where cargo will run.
         let rustc = if workspace.root == folder { rustc? } else { RustcFacts::read(&env, &workspace.root)? };
-        let (rest, source) = thread::scope(|scope| {
+        let (overview, source) = thread::scope(|scope| {
             let source = wants_source.then(|| scope.spawn(|| source_id(&workspace.root, &env)));
             // Cargo is asked for the whole graph only where there is a torch-sys in it.
-            let wanted = scope.spawn(|| wanted(&cargo, &workspace, &env));
-            let rest = Rest::gather(choice, context, &env, &cargo, &workspace, &rustc, wanted);
-            (rest, source.map(join))
+            let wanted = scope.spawn(|| torch_pin(&cargo, &workspace, &env, &output));
+            let overview = Overview::read(choice, context, &env, &cargo, &workspace, &rustc, wanted);
+            (overview, source.map(join))
         });
-        let Rest { cluster, job, hosts, known_hosts, gpus, plan, warnings, accept, places, holds } = rest?;
-        let source = source.transpose().map_err(|error: io::Error| {
-            CommandError::new(exit_code::BUILD, "a source file cannot be read")
-                .because(error)
-                .hint("mend or remove what it names")
-        })?;
-        Ok(Self {
-            env,
-            workspace,
-            cluster,
-            job,
-            hosts,
-            known_hosts,
-            gpus,
-            plan,
-            warnings,
-            accept,
-            source,
-            places,
-            holds,
-        })
+        overview.into_facts(env, workspace, source)
     }
 
     /// Each chosen host's path by its name.
@@ -159,28 +139,46 @@ fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// The torch that the locked `torch-sys` pins.
-fn wanted(cargo: &OsStr, workspace: &WorkspaceFacts, env: &Env) -> Option<Wanted> {
+/// The torch that the locked `torch-sys` pins; cargo is asked through `run`.
+pub fn torch_pin(cargo: &OsStr, workspace: &WorkspaceFacts, env: &Env, run: Run<'_>) -> Option<Wanted> {
     let is_there = workspace.lock.as_ref().is_some_and(|lock| !lock.torch_sys.is_empty());
-    is_there.then(|| wanted::of_workspace(cargo, &workspace.root.join("Cargo.toml"), env)).flatten()
+    is_there.then(|| wanted::ask(cargo, &workspace.root.join("Cargo.toml"), env, run)).flatten()
 }
 
-/// What comes after the workspace and rustc are known.
-struct Rest {
-    cluster: Cluster,
-    job: Job,
-    hosts: Vec<Host>,
-    known_hosts: KnownHosts,
-    gpus: BTreeMap<String, HostGpus>,
-    plan: BuildPlan,
-    warnings: Vec<Finding>,
+/// What can be read of a cluster once the workspace and rustc are known, and what would be planned for it, whatever is
+/// wrong with either: a build stops at its findings, a doctor tells them with all the rest.
+#[derive(Debug)]
+pub struct Overview {
+    /// The cluster file as a person would name it.
+    pub file: Utf8PathBuf,
+    /// What of it could be read.
+    pub cluster: Cluster,
+    /// Hosts and jobs that the command line names, or needs, and the file has not; nothing that follows is known then.
+    pub unknown: Vec<Finding>,
+    /// The job.
+    pub job: Option<Job>,
+    /// The chosen hosts, in file order.
+    pub hosts: Vec<Host>,
+    /// What is known of each host of the cluster.
+    pub known_hosts: KnownHosts,
+    /// What the chosen hosts have, by the index of their kind.
+    pub machines: BTreeMap<usize, Vec<Machine>>,
+    /// The libtorch of each kind that names one, by the kind's index.
+    pub variants: BTreeMap<usize, Result<Variant, Finding>>,
+    /// The torch that the program pins.
+    pub wanted: Option<Wanted>,
+    /// What would be built; none when the program or a libtorch is not known.
+    pub plan: Option<BuildPlan>,
+    /// Everything that was found, of the file, the facts and the plan.
+    pub findings: Vec<Finding>,
     accept: Vec<Accept>,
     places: Option<Places>,
     holds: Vec<Hold>,
 }
 
-impl Rest {
-    fn gather(
+impl Overview {
+    /// Reads and plans. `wanted` is joined when it is needed, so that cargo answers meanwhile.
+    pub fn read(
         choice: &Choice,
         context: &Context,
         env: &Env,
@@ -188,7 +186,7 @@ impl Rest {
         workspace: &WorkspaceFacts,
         rustc: &RustcFacts,
         wanted: thread::ScopedJoinHandle<'_, Option<Wanted>>,
-    ) -> Result<Self, CommandError> {
+    ) -> Self {
         let file = cluster_file(choice, context, workspace);
         let reading = cluster::read(&file, &context.cwd, &cluster::lookup(env));
         let mut cluster = reading.cluster;
@@ -198,52 +196,61 @@ impl Rest {
         }
         let mut accepted = cluster.accept.clone();
         accepted.extend(choice.accept.iter().cloned());
-        let mut findings = reading.findings;
-
-        // A name that the command line got wrong is a usage error, unless the file lost the host to an error of its own.
-        let is_file_good = !findings.iter().any(Finding::is_error);
-        let chosen = cluster.select(&choice.hosts, &choice.exclude);
-        let job = cluster.job(choice.job.as_deref());
-        let (chosen, job) = match (chosen, job) {
-            (Ok(chosen), Ok(job)) => (chosen, job),
+        let mut overview = Self {
+            file,
+            cluster,
+            unknown: Vec::new(),
+            job: None,
+            hosts: Vec::new(),
+            known_hosts: KnownHosts::default(),
+            machines: BTreeMap::new(),
+            variants: BTreeMap::new(),
+            wanted: None,
+            plan: None,
+            findings: reading.findings,
+            accept: accepted,
+            places: Places::from_env(env).ok(),
+            holds: Vec::new(),
+        };
+        let chosen = overview.cluster.select(&choice.hosts, &choice.exclude);
+        let job = overview.cluster.job(choice.job.as_deref());
+        let (hosts, job) = match (chosen, job) {
+            (Ok(chosen), Ok(job)) => (chosen.into_iter().cloned().collect::<Vec<_>>(), job.clone()),
             (chosen, job) => {
                 let unknown = chosen.err().into_iter().flatten().chain(job.err().into_iter().flatten());
-                return Err(if is_file_good {
-                    let unknown = unknown.collect();
-                    CommandError::findings(exit_code::USAGE, format!("`{file}` has no such hosts or jobs"), unknown)
-                } else {
-                    stopped(&file, findings)
-                });
+                overview.unknown = unknown.collect();
+                overview.wanted = join(wanted);
+                return overview;
             }
         };
-        let places = Places::from_env(env);
+        let chosen: Vec<&Host> = hosts.iter().collect();
         let config = ConfigFacts::read(&workspace.root, env);
         let (wanted, (known_hosts, of_hosts)) = thread::scope(|scope| {
             // This machine is asked while cargo answers.
-            let known = scope.spawn(|| KnownHosts::read(&cluster, &chosen, context, env));
+            let known = scope.spawn(|| KnownHosts::read(&overview.cluster, &chosen, context, env));
             (join(wanted), join(known))
         });
-        findings.extend(of_hosts);
-        let machines = machines::by_kind(&cluster, job, &chosen, &known_hosts, env);
+        overview.findings.extend(of_hosts);
+        let machines = machines::by_kind(&overview.cluster, &job, &chosen, &known_hosts, env);
         let variants = variant::resolve(&variant::Question {
-            cluster: &cluster,
+            cluster: &overview.cluster,
             machines: &machines,
             workspace,
             rustc,
             wanted: wanted.as_ref(),
-            places: places.as_ref().ok(),
+            places: overview.places.as_ref(),
             env,
             invocation: &context.invocation,
         });
-        let tools = tools::by_target(&cluster, machines.keys().copied(), rustc, &workspace.root, env);
-        let cpu_codes = cpu::by_kind(&cluster, machines.keys().copied(), rustc, &workspace.root, env, &config);
+        let tools = tools::by_target(&overview.cluster, machines.keys().copied(), rustc, &workspace.root, env);
+        let cpu_codes = cpu::by_kind(&overview.cluster, machines.keys().copied(), rustc, &workspace.root, env, &config);
         let builds_dir = match &choice.builds_dir {
             Some(folder) => context.cwd.join(folder),
             None => workspace.target_directory.join("torchlift/builds"),
         };
         let planned = plan::plan(&Inputs {
-            cluster: &cluster,
-            job,
+            cluster: &overview.cluster,
+            job: &job,
             hosts: &chosen,
             workspace,
             rustc,
@@ -265,32 +272,63 @@ impl Rest {
             is_shared: !choice.no_share,
             jobs: choice.jobs,
         });
-        let of_plan = accept(planned.findings, &accepted, |code| ACCEPTABLE.contains(&code));
-        findings.extend(of_plan);
-        findings.extend(variants.notes);
-        let is_stopped = findings.iter().any(Finding::is_error);
-        let Some(plan) = planned.plan.filter(|_| !is_stopped) else { return Err(stopped(&file, findings)) };
-        let (job, hosts) = (job.clone(), chosen.into_iter().cloned().collect());
-        let gpus = machines::with_variants(machines, &variants.by_kind);
-        let holds = variants.holds;
-        Ok(Self {
-            job,
+        let of_plan = accept(planned.findings, &overview.accept, |code| ACCEPTABLE.contains(&code));
+        overview.findings.extend(of_plan);
+        overview.findings.extend(variants.notes);
+        Self {
+            job: Some(job),
             hosts,
             known_hosts,
-            gpus,
-            cluster,
+            machines,
+            variants: variants.by_kind,
+            wanted,
+            plan: planned.plan,
+            holds: variants.holds,
+            ..overview
+        }
+    }
+
+    /// The facts of a build. `source` is what it would be made of, where that was asked for.
+    ///
+    /// # Errors
+    /// With every finding, when one of them stops; when a source file could not be read.
+    pub fn into_facts(
+        self,
+        env: Env,
+        workspace: WorkspaceFacts,
+        source: Option<io::Result<SourceId>>,
+    ) -> Result<Facts, CommandError> {
+        let is_stopped = self.findings.iter().any(Finding::is_error);
+        // A name that the command line got wrong is a usage error, unless the file lost the host to an error of its own.
+        if !self.unknown.is_empty() && !is_stopped {
+            let summary = format!("`{}` has no such hosts or jobs", self.file);
+            return Err(CommandError::findings(exit_code::USAGE, summary, self.unknown));
+        }
+        let (Some(plan), Some(job), false) = (self.plan, self.job, is_stopped) else {
+            let summary = format!("`{}` cannot be built as it is; nothing was done", self.file);
+            return Err(CommandError::findings(exit_code::CLUSTER_FILE, summary, self.findings));
+        };
+        let source = source.transpose().map_err(|error| {
+            CommandError::new(exit_code::BUILD, "a source file cannot be read")
+                .because(error)
+                .hint("mend or remove what it names")
+        })?;
+        Ok(Facts {
+            env,
+            workspace,
+            cluster: self.cluster,
+            job,
+            hosts: self.hosts,
+            known_hosts: self.known_hosts,
+            gpus: machines::with_variants(self.machines, &self.variants),
             plan,
-            warnings: findings,
-            accept: accepted,
-            places: places.ok(),
-            holds,
+            warnings: self.findings,
+            accept: self.accept,
+            source,
+            places: self.places,
+            holds: self.holds,
         })
     }
-}
-
-fn stopped(file: &Utf8Path, findings: Vec<Finding>) -> CommandError {
-    let summary = format!("`{file}` cannot be built as it is; nothing was done");
-    CommandError::findings(exit_code::CLUSTER_FILE, summary, findings)
 }
 
 /// The file as a person would name it: relative where it lies in the working directory.

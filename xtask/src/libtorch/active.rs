@@ -156,7 +156,7 @@ pub fn write(root: &Utf8Path, case: Option<&str>, id: &VariantId) -> Result<Utf8
         other => unusable(io::Error::other(other)),
     })?;
     let mut temporary = tempfile::Builder::new()
-        .prefix(".use-")
+        .prefix(stage::USE)
         // Other users of the machine may read a store; the umask still has its word.
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
         .tempfile_in(root)

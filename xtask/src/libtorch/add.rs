@@ -246,7 +246,7 @@ fn put_with(
 }
 
 /// A warning for NVIDIA's libraries that are needed and are not there.
-fn lacking(root: &Utf8Path, path: &Utf8Path) -> Option<Finding> {
+pub(crate) fn lacking(root: &Utf8Path, path: &Utf8Path) -> Option<Finding> {
     let lacking = cut::lacking(root);
     if lacking.is_empty() {
         return None;

@@ -81,12 +81,19 @@ impl Hold {
     }
 }
 
-/// The processes that hold a lock on a folder.
-fn holders(root: &Utf8Path) -> Vec<String> {
+/// The processes that hold a lock on a file or folder, as `process 123 (cargo xtask launch)`; none where nobody does, or
+/// the kernel does not say.
+pub fn lock_holders(path: &Utf8Path) -> Vec<String> {
     let text = fs_err::read_to_string("/proc/locks").unwrap_or_default();
-    let Ok(metadata) = fs_err::metadata(root) else { return Vec::new() };
+    let Ok(metadata) = fs_err::metadata(path) else { return Vec::new() };
     let mut found: Vec<String> = owners(&text, metadata.ino()).into_iter().map(describe_process).collect();
     found.dedup();
+    found
+}
+
+/// The processes that hold a variant, of which there is one at least.
+fn holders(root: &Utf8Path) -> Vec<String> {
+    let mut found = lock_holders(root);
     if found.is_empty() {
         found.push("another process".to_owned());
     }

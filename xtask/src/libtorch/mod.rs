@@ -28,7 +28,7 @@ pub mod remove;
 mod small;
 pub mod source;
 pub mod spec;
-mod stage;
+pub(crate) mod stage;
 pub mod store;
 mod stub;
 pub mod survey;
@@ -49,7 +49,9 @@ pub use hold::{Hold, HoldError};
 pub use inspect::{InspectError, VariantFacts, inspect};
 pub use obtain::{Obtain, ObtainError, obtain};
 pub use places::{Places, PlacesError};
+pub use python::with_pip_within as pip_python;
 pub use store::{Stored, Stores};
+pub(crate) use tool::free_space;
 pub use wanted::Wanted;
 
 /// A variant that was found, with its facts.

@@ -64,9 +64,17 @@ pub(super) fn torch(env: &Env, note: &mut dyn FnMut(String)) -> Option<PythonTor
 
 /// The first Python that has pip; else what each said.
 pub(super) fn with_pip(env: &Env) -> Result<Utf8PathBuf, Vec<String>> {
+    with_pip_within(env, LIMIT)
+}
+
+/// The same, with so much time for each Python.
+///
+/// # Errors
+/// With what each said, when none has pip.
+pub fn with_pip_within(env: &Env, limit: Duration) -> Result<Utf8PathBuf, Vec<String>> {
     let mut tried = Vec::new();
     for python in pythons(env) {
-        match tool::ask(&python, &["-m", "pip", "--version"], env, LIMIT) {
+        match tool::ask(&python, &["-m", "pip", "--version"], env, limit) {
             Ok(_) => return Ok(python),
             Err(error) => tried.push(format!("`{python}` has no pip: {error}")),
         }

@@ -21,6 +21,8 @@ use super::record::{self, FetchRecord, Source};
 const UNPACK: &str = ".unpack-";
 /// Begins the name of what is being taken away.
 pub(super) const REMOVE: &str = ".remove-";
+/// Begins the name of a pointer that is being written.
+pub(super) const USE: &str = ".use-";
 
 /// Why a store cannot be used, or does not take a variant.
 #[derive(Debug, thiserror::Error)]
@@ -82,7 +84,7 @@ pub(super) fn store_hint(source: &io::Error) -> Option<String> {
 pub(super) fn lock(folder: &Utf8Path, listen: Listener<'_>) -> Result<fs_err::File, StageError> {
     let in_folder = |source| StageError::Store { folder: folder.to_owned(), source };
     fs_err::create_dir_all(folder).map_err(in_folder)?;
-    let path = folder.join(".lock");
+    let path = lock_file(folder);
     let mut options = fs_err::OpenOptions::new();
     let file = options.read(true).write(true).create(true).truncate(false).open(&path).map_err(in_folder)?;
     match file.try_lock() {
@@ -96,15 +98,25 @@ pub(super) fn lock(folder: &Utf8Path, listen: Listener<'_>) -> Result<fs_err::Fi
     Ok(file)
 }
 
+/// Whether a name in a store is that of what a killed process left, and [`sweep`] takes away.
+pub(super) fn is_left_over(name: &str) -> bool {
+    [UNPACK, REMOVE, USE].iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// The lock file of a store.
+pub(crate) fn lock_file(store: &Utf8Path) -> Utf8PathBuf {
+    store.join(".lock")
+}
+
 /// Takes away what was left by processes that were killed. Under the lock nobody else puts in or takes away.
 pub(super) fn sweep(store: &Utf8Path) -> Result<(), StageError> {
     let in_store = |source| StageError::Store { folder: store.to_owned(), source };
     for entry in store.read_dir_utf8().map_err(in_store)?.flatten() {
         let name = entry.file_name();
-        if [UNPACK, REMOVE].iter().any(|prefix| name.starts_with(prefix)) {
-            fs_err::remove_dir_all(entry.path()).map_err(in_store)?;
-        } else if name.starts_with(".use-") {
+        if name.starts_with(USE) {
             fs_err::remove_file(entry.path()).map_err(in_store)?;
+        } else if is_left_over(name) {
+            fs_err::remove_dir_all(entry.path()).map_err(in_store)?;
         }
     }
     Ok(())

@@ -67,6 +67,50 @@ impl Stores {
     }
 }
 
+/// Something in a store that is no variant.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stray {
+    /// Where it lies.
+    pub path: Utf8PathBuf,
+    /// What it is, as a fragment.
+    pub what: &'static str,
+    /// Whether the next command that changes the store takes it away.
+    pub is_swept: bool,
+}
+
+/// What lies in a store and is no variant: half ones, what killed processes left, and what somebody put there. Pointers, the
+/// store's lock and other hidden files are none of these.
+pub fn strays(root: &Utf8Path) -> Vec<Stray> {
+    let mut found = Vec::new();
+    let entries = |folder: &Utf8Path| folder.read_dir_utf8().into_iter().flatten().flatten();
+    for family in entries(root) {
+        let name = family.file_name();
+        if super::stage::is_left_over(name) {
+            let what = "is what a process that is gone was putting in or taking away";
+            found.push(Stray { path: family.into_path(), what, is_swept: true });
+            continue;
+        }
+        if name.starts_with('.') {
+            continue;
+        }
+        if !family.path().is_dir() {
+            found.push(Stray { path: family.into_path(), what: "is no folder of variants", is_swept: false });
+            continue;
+        }
+        for variant in entries(family.path()).filter(|variant| !variant.file_name().starts_with('.')) {
+            let is_named = format!("{name}/{}", variant.file_name()).parse::<VariantId>().is_ok();
+            let what = match (is_named, variant.path().join("lib").is_dir()) {
+                (true, true) => continue,
+                (true, false) => "has no `lib`, so that it is no variant: half of one, or none at all",
+                (false, _) => "has a name that no variant has (letters, digits, `_`, `-`, `.` and `+`)",
+            };
+            found.push(Stray { path: variant.into_path(), what, is_swept: false });
+        }
+    }
+    found.sort();
+    found
+}
+
 /// The id under which a fetched variant is stored: `precompiled/<accelerator>-<version>`, with the CPU architecture
 /// behind it when that is not x86_64: `precompiled/cpu-2.9.0`, `precompiled/cu128-2.9.0`, `precompiled/cpu-2.9.0-aarch64`.
 ///

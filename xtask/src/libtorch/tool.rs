@@ -5,10 +5,12 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
 
+use crate::bounded;
 pub(super) use crate::toolchain::Env;
 
 /// How often a running tool's output and files are looked at.
@@ -37,20 +39,7 @@ pub(super) fn on_path(env: &Env, name: &str) -> Vec<Utf8PathBuf> {
 /// # Errors
 /// When it cannot be started, runs longer than `limit` (it is ended then), or fails; with the end of what it said.
 pub(super) fn ask(program: &Utf8Path, args: &[&str], env: &Env, limit: Duration) -> io::Result<String> {
-    let handle = duct::cmd(program.as_std_path(), args)
-        .full_env(env)
-        .stdin_null()
-        .stdout_capture()
-        .stderr_capture()
-        .unchecked()
-        .start()?;
-    let Some(output) = handle.wait_timeout(limit)?.cloned() else {
-        handle.kill()?;
-        return Err(io::Error::new(
-            io::ErrorKind::TimedOut,
-            format!("`{program}` did not answer within {} s", limit.as_secs()),
-        ));
-    };
+    let output = bounded::output(Command::new(program).args(args).env_clear().envs(env), limit)?;
     if output.status.success() {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     } else {
@@ -122,7 +111,7 @@ pub(super) fn folder_size(folder: &Utf8Path) -> u64 {
 }
 
 /// Bytes that this user may still write where `folder` is, or will be.
-pub(super) fn free_space(folder: &Utf8Path) -> Option<u64> {
+pub(crate) fn free_space(folder: &Utf8Path) -> Option<u64> {
     let there = folder.ancestors().find(|ancestor| ancestor.exists())?;
     let stat = nix::sys::statvfs::statvfs(there.as_std_path()).ok()?;
     Some(stat.blocks_available().saturating_mul(stat.fragment_size()))

@@ -79,9 +79,42 @@ pub fn verify(stored: &Stored, listen: Listener<'_>) -> Result<Verified, VerifyE
     Ok(Verified { id: stored.id.clone(), root: stored.root.clone(), outcome })
 }
 
+/// Looks whether every file of the list is there, and the list itself the one that was written; reads no file. That it is
+/// the same says nothing of what is in them.
+pub fn glance(stored: &Stored) -> Verified {
+    let outcome = match listing(stored) {
+        Ok(listing) => {
+            let names = listing.files.keys().chain(listing.links.keys());
+            let is_gone = |name: &&String| fs_err::symlink_metadata(stored.root.join(name)).is_err();
+            let gone = names.filter(is_gone).map(|name| Difference::Missing { path: name.clone() });
+            let differences: Vec<Difference> = gone.collect();
+            match differences.is_empty() {
+                true => Outcome::Same { files: listing.files.len(), bytes: 0 },
+                false => Outcome::Differs { differences },
+            }
+        }
+        Err(outcome) => outcome,
+    };
+    Verified { id: stored.id.clone(), root: stored.root.clone(), outcome }
+}
+
 fn outcome(stored: &Stored, listen: Listener<'_>) -> io::Result<Outcome> {
+    let listing = match listing(stored) {
+        Ok(listing) => listing,
+        Err(outcome) => return Ok(outcome),
+    };
+    let tree = Tree::read(&stored.root, listen)?;
+    let differences = listing.differences(&tree);
+    if differences.is_empty() {
+        return Ok(Outcome::Same { files: tree.files.len(), bytes: tree.size() });
+    }
+    Ok(Outcome::Differs { differences })
+}
+
+/// The list of a variant's files, with its links; or why there is none to hold it against.
+fn listing(stored: &Stored) -> Result<Listing, Outcome> {
     let root = &stored.root;
-    let bad = |reason: String| Ok(Outcome::BadList { reason });
+    let bad = |reason: String| Err(Outcome::BadList { reason });
     let record = record::read(root);
     let bytes = match Listing::bytes(root) {
         Ok(bytes) => bytes,
@@ -95,7 +128,7 @@ fn outcome(stored: &Stored, listen: Listener<'_>) -> io::Result<Outcome> {
                 Some(expected) => {
                     return bad(format!("`{}` has sha256 {found}, and the record says {expected}", listing::FILE));
                 }
-                None => return Ok(Outcome::Unrecorded),
+                None => return Err(Outcome::Unrecorded),
             }
             match Listing::parse(&String::from_utf8_lossy(&bytes)) {
                 Some(listing) => (listing, record),
@@ -106,15 +139,10 @@ fn outcome(stored: &Stored, listen: Listener<'_>) -> io::Result<Outcome> {
             return bad(format!("`{}` is gone", listing::FILE));
         }
         (Some(_), None) => return bad(format!("`{}` is gone, or cannot be read", record::FILE)),
-        (None, _) => return Ok(Outcome::Unrecorded),
+        (None, _) => return Err(Outcome::Unrecorded),
     };
     listing.links = record.links;
-    let tree = Tree::read(root, listen)?;
-    let differences = listing.differences(&tree);
-    if differences.is_empty() {
-        return Ok(Outcome::Same { files: tree.files.len(), bytes: tree.size() });
-    }
-    Ok(Outcome::Differs { differences })
+    Ok(listing)
 }
 
 impl Verified {

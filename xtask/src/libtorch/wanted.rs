@@ -5,7 +5,7 @@
 use camino::Utf8Path;
 use cargo_metadata::MetadataCommand;
 
-use crate::toolchain::Env;
+use crate::toolchain::{Env, Run, output};
 use crate::workspace::LockFacts;
 
 /// A version, and how it is known.
@@ -31,6 +31,11 @@ const PINS: [(&str, &str); 6] = [
 ///
 /// Asks cargo for the locked dependency graph, which may download sources; where cargo cannot, the lock file is read.
 pub fn of_workspace(cargo: &std::ffi::OsStr, manifest: &Utf8Path, env: &Env) -> Option<Wanted> {
+    ask(cargo, manifest, env, &output)
+}
+
+/// The same, with cargo run by `run`.
+pub fn ask(cargo: &std::ffi::OsStr, manifest: &Utf8Path, env: &Env, run: Run<'_>) -> Option<Wanted> {
     let mut command = MetadataCommand::new();
     command.cargo_path(cargo).manifest_path(manifest).other_options(["--locked".to_owned()]);
     let mut command = command.cargo_command();
@@ -38,8 +43,7 @@ pub fn of_workspace(cargo: &std::ffi::OsStr, manifest: &Utf8Path, env: &Env) -> 
     if let Some(folder) = manifest.parent() {
         command.current_dir(folder);
     }
-    let metadata = command
-        .output()
+    let metadata = run(&mut command)
         .ok()
         .filter(|output| output.status.success())
         .and_then(|output| MetadataCommand::parse(String::from_utf8_lossy(&output.stdout)).ok());

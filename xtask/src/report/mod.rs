@@ -4,6 +4,7 @@
 
 pub mod build;
 pub mod clean;
+pub mod doctor;
 pub mod fetch;
 pub mod libtorch;
 pub mod progress;

@@ -18,7 +18,7 @@ pub use source::{SourceId, source_id, source_times};
 
 use crate::error::CommandError;
 use crate::file;
-use crate::toolchain::Env;
+use crate::toolchain::{Env, Run, output};
 
 /// What was read of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -69,6 +69,20 @@ impl WorkspaceFacts {
     /// # Errors
     /// When there is none, or cargo cannot make sense of it; cargo's own words are the cause.
     pub fn read(cargo: &OsStr, env: &Env, cwd: &Utf8Path, manifest: Option<&Utf8Path>) -> Result<Self, CommandError> {
+        Self::ask(cargo, env, cwd, manifest, &output)
+    }
+
+    /// The same, with cargo run by `run`.
+    ///
+    /// # Errors
+    /// As [`WorkspaceFacts::read`].
+    pub fn ask(
+        cargo: &OsStr,
+        env: &Env,
+        cwd: &Utf8Path,
+        manifest: Option<&Utf8Path>,
+        run: Run<'_>,
+    ) -> Result<Self, CommandError> {
         // In a folder that is not there nothing can be started; from here cargo says that the manifest is missing.
         let folder = manifest.and_then(Utf8Path::parent).filter(|folder| folder.is_dir()).unwrap_or(cwd);
         let failed = || {
@@ -81,10 +95,10 @@ impl WorkspaceFacts {
             command.manifest_path(manifest);
         }
         let mut command = command.cargo_command();
-        let output =
-            command.env_clear().envs(env).current_dir(folder).stdin(std::process::Stdio::null()).output().map_err(
-                |error| failed().because(error).hint(format!("is `{}` an installed cargo?", cargo.to_string_lossy())),
-            )?;
+        command.env_clear().envs(env).current_dir(folder).stdin(std::process::Stdio::null());
+        let output = run(&mut command).map_err(|error| {
+            failed().because(error).hint(format!("is `{}` an installed cargo?", cargo.to_string_lossy()))
+        })?;
         if !output.status.success() {
             let words = String::from_utf8_lossy(&output.stderr);
             let words = words.trim().trim_start_matches("error: ").to_owned();

@@ -21,7 +21,7 @@ use crate::event::Outcome;
 use crate::output::terminal;
 use crate::plan::{self, LaunchPlan, Planned, RunRequest};
 use crate::preflight::code;
-use crate::process::signal;
+use crate::process::{limit, signal};
 use crate::report::verdict::Verdict;
 use crate::report::{console, dry_run, failure, json, shown, words};
 
@@ -52,6 +52,32 @@ pub fn execute(request: RunRequest, options: RunOptions) -> Result<u8, CommandEr
     tell(&findings);
     make_folder(&mut request, &mut planned)?;
     run(&planned, options)
+}
+
+/// What a run would meet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// Ranks that would start.
+    pub ranks: u32,
+    /// Hosts that they would start on.
+    pub hosts: usize,
+    /// Everything that is wrong or doubtful.
+    pub findings: Vec<Finding>,
+    /// When this process may not have so many files open: what a run needs, and the hard limit.
+    pub too_few_files: Option<(u64, u64)>,
+}
+
+/// Everything that [`execute()`] looks at before it starts a rank, without starting one or making a folder.
+///
+/// # Errors
+/// When the run cannot be planned at all; with all findings.
+pub fn look(request: &RunRequest) -> Result<Look, CommandError> {
+    let mut planned = build(request)?;
+    let mut findings = std::mem::take(&mut planned.warnings);
+    findings.extend(preflight::check(request, &planned));
+    let (ranks, hosts) = (planned.plan.world_size(), planned.plan.hosts.len());
+    let too_few_files = limit::check(hosts, ranks).err().map(|too_few| (too_few.needed, too_few.hard));
+    Ok(Look { ranks, hosts, findings, too_few_files })
 }
 
 fn build(request: &RunRequest) -> Result<Planned, CommandError> {

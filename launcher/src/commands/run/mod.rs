@@ -13,7 +13,7 @@ mod watchers;
 
 pub(crate) use arguments::RunArgs;
 pub use envelopes::{NamedProgram, read as read_envelopes};
-pub use execute::execute;
+pub use execute::{Look, execute, look};
 pub use flags::{Format, RUNS_DIR, RunFlags, RunOptions};
 pub(super) use lookup::find as find_program;
 

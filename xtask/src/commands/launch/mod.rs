@@ -3,8 +3,8 @@
 //! `request` makes of the cluster and the envelopes the same request that `torchlift run` makes of its command line;
 //! from there on both are one path.
 
-mod old;
-mod request;
+pub(crate) mod old;
+pub(crate) mod request;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -18,6 +18,8 @@ use crate::workspace::{SourceId, source_times};
 
 /// Names of edited files that a warning has; who edited more knows it.
 const MOST_NAMED: usize = 3;
+/// The code for a host that was never built for.
+pub(crate) const ENVELOPE_MISSING: &str = "envelope-missing";
 
 /// The chosen hosts' envelopes, and a warning for each that a build now would write otherwise.
 ///
@@ -28,53 +30,17 @@ pub(super) fn read(facts: &Facts) -> Result<(BTreeMap<String, Envelope>, Vec<Fin
     let mut findings = Vec::new();
     let mut warnings = Vec::new();
     let mut code = exit_code::VERIFY;
-    let times = LazyCell::new(|| source_times(&facts.workspace.root, &facts.env));
+    let times = times(facts);
     for host in &facts.plan.hosts {
-        let file = envelope_file(&facts.workspace.root, &host.name);
-        let place = || Place::file(file.as_str()).on(&host.name);
-        let kind = fs_err::metadata(&file).map(|metadata| metadata.file_type());
-        if let Ok(kind) = &kind
-            && !kind.is_file()
-        {
-            let message = format!("`{file}` is a {}, and not a file", in_words(*kind));
-            let remedy = "move it away, and leave `--no-build` out";
-            findings.push(Finding::error("envelope-unreadable", place(), message).remedy(remedy));
-            continue;
-        }
-        if kind.is_err() {
-            let message = format!("host `{}` has no envelope", host.name);
-            findings.push(Finding::error("envelope-missing", place(), message).remedy("leave `--no-build` out"));
-            continue;
-        }
-        match read_envelopes(file.as_std_path()) {
-            Err(CommandError::Findings { findings: own, exit_code: own_code, .. }) => {
-                findings.extend(own.into_iter().map(|mut finding| {
-                    finding.place.host = Some(host.name.clone());
-                    finding
-                }));
-                if own_code == exit_code::INTEGRITY {
-                    code = own_code;
-                }
+        match of_host(facts, host, &times) {
+            Ok((envelope, warning)) => {
+                envelopes.insert(host.name.clone(), envelope);
+                warnings.extend(warning);
             }
-            Err(error) => return Err(error),
-            Ok(programs) => {
-                let own = programs.into_iter().find_map(|(_, program)| match program {
-                    Program::Envelope(envelope) => Some(*envelope),
-                    Program::PerHost(_) | Program::Plain { .. } => None,
-                });
-                match own {
-                    Some(envelope) if envelope.host == host.name => {
-                        warnings.extend(
-                            old(&envelope, host, facts, || edited(&times, &file))
-                                .map(|words| finding(host, place(), &words)),
-                        );
-                        envelopes.insert(host.name.clone(), envelope);
-                    }
-                    _ => {
-                        let message = format!("is no envelope of host `{}`", host.name);
-                        findings
-                            .push(Finding::error("envelope-host", place(), message).remedy("leave `--no-build` out"));
-                    }
+            Err(own) => {
+                findings.extend(own.findings);
+                if own.exit_code == exit_code::INTEGRITY {
+                    code = own.exit_code;
                 }
             }
         }
@@ -84,6 +50,73 @@ pub(super) fn read(facts: &Facts) -> Result<(BTreeMap<String, Envelope>, Vec<Fin
     }
     let summary = format!("job `{}` cannot be launched as it was built; nothing was started", facts.plan.job);
     Err(CommandError::findings(code, summary, findings))
+}
+
+/// When the sources were last written; read when it is asked for.
+pub(crate) type Times<'a> =
+    LazyCell<BTreeMap<String, SystemTime>, Box<dyn FnOnce() -> BTreeMap<String, SystemTime> + 'a>>;
+
+/// Those of a workspace.
+pub(crate) fn times(facts: &Facts) -> Times<'_> {
+    LazyCell::new(Box::new(|| source_times(&facts.workspace.root, &facts.env)))
+}
+
+/// Why a host has no envelope that can be used.
+#[derive(Debug)]
+pub(crate) struct Unusable {
+    /// Everything that is wrong with it.
+    pub(crate) findings: Vec<Finding>,
+    /// What a launch ends with.
+    pub(crate) exit_code: u8,
+}
+
+/// The envelope of one host, with a warning where a build now would write another.
+pub(crate) fn of_host(
+    facts: &Facts,
+    host: &HostBuild,
+    times: &Times<'_>,
+) -> Result<(Envelope, Option<Finding>), Unusable> {
+    let file = envelope_file(&facts.workspace.root, &host.name);
+    let place = || Place::file(file.as_str()).on(&host.name);
+    let unusable = |finding: Finding| Unusable { findings: vec![finding], exit_code: exit_code::VERIFY };
+    let kind = fs_err::metadata(&file).map(|metadata| metadata.file_type());
+    if let Ok(kind) = &kind
+        && !kind.is_file()
+    {
+        let message = format!("`{file}` is a {}, and not a file", in_words(*kind));
+        let remedy = "move it away, and leave `--no-build` out";
+        return Err(unusable(Finding::error("envelope-unreadable", place(), message).remedy(remedy)));
+    }
+    if kind.is_err() {
+        let message = format!("host `{}` has no envelope", host.name);
+        return Err(unusable(Finding::error(ENVELOPE_MISSING, place(), message).remedy("leave `--no-build` out")));
+    }
+    let programs = match read_envelopes(file.as_std_path()) {
+        Ok(programs) => programs,
+        Err(CommandError::Findings { mut findings, exit_code, .. }) => {
+            findings.iter_mut().for_each(|finding| finding.place.host = Some(host.name.clone()));
+            return Err(Unusable { findings, exit_code });
+        }
+        Err(error) => {
+            let finding = Finding::error("envelope-unreadable", place(), error.to_string());
+            return Err(unusable(finding.remedy("leave `--no-build` out")));
+        }
+    };
+    let own = programs.into_iter().find_map(|(_, program)| match program {
+        Program::Envelope(envelope) => Some(*envelope),
+        Program::PerHost(_) | Program::Plain { .. } => None,
+    });
+    match own {
+        Some(envelope) if envelope.host == host.name => {
+            let words = old(&envelope, host, facts, || edited(times, &file));
+            let warning = words.map(|words| finding(host, place(), &words));
+            Ok((envelope, warning))
+        }
+        _ => {
+            let message = format!("is no envelope of host `{}`", host.name);
+            Err(unusable(Finding::error("envelope-host", place(), message).remedy("leave `--no-build` out")))
+        }
+    }
 }
 
 /// What makes an envelope another one than a build now would write, in words; none when nothing does.

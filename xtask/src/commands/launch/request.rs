@@ -19,7 +19,7 @@ use crate::plan::{BuildPlan, HostBuild};
 ///
 /// # Errors
 /// With a finding for each host whose number of ranks cannot be told.
-pub(super) fn request(
+pub(crate) fn request(
     args: &LaunchArgs,
     facts: &Facts,
     mut envelopes: BTreeMap<String, Envelope>,

@@ -81,8 +81,12 @@ fn a_card_that_the_host_has_not_is_told_with_those_it_has() {
 
 #[test]
 fn a_uuid_that_is_cut_too_short_is_told_as_such() {
-    let ran = project(LONG_AGO, "devices = [\"GPU-aaaa\"]").run(&["build", "--dry-run"]).fails(exit_code::CLUSTER_FILE);
-    ran.says("error[device-unknown]").says("more than one card of host `node-1` begins with `GPU-aaaa`");
+    let project = project(LONG_AGO, "devices = [\"GPU-aaaa1111\"]");
+    let cards = [(0, "12.0", "GPU-aaaa1111-0001"), (1, "5.2", "GPU-aaaa1111-0002")];
+    let hosts = json!({ "node-1": facts(LONG_AGO, &cards) });
+    project.write("cluster.facts.json", &json!({ "version": 1, "hosts": hosts }).to_string());
+    let ran = project.run(&["build", "--dry-run"]).fails(exit_code::CLUSTER_FILE);
+    ran.says("error[device-unknown]").says("more than one card of host `node-1` begins with `GPU-aaaa1111`");
 }
 
 #[test]
@@ -90,7 +94,7 @@ fn a_card_of_which_gpus_says_nothing_is_told() {
     let project = project(LONG_AGO, "");
     let text = fs_err::read_to_string(project.root.join("cluster.toml")).unwrap();
     let stated = |gpus: &str| {
-        project.cluster(&text.replace("[kind.k]\n", &format!("[kind.k]\ngpus = {gpus}\n")));
+        project.write("cluster.toml", &text.replace("[kind.k]\n", &format!("[kind.k]\ngpus = {gpus}\n")));
         project.run(&["build", "--dry-run", "--accept", "gpu-code-missing"]).ok()
     };
     let ran = stated("[\"5.0\", \"6.0\"]");

@@ -3,7 +3,7 @@
 //! One variant for each thing a person can mend; texts from the file are shown escaped and cut short, since the file may be
 //! anybody's. Must not say which file it was: the caller knows, and puts it in front.
 
-use crate::finding::{Finding, Place};
+use crate::finding::{Finding, Place, in_file};
 
 /// Why an envelope was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -211,13 +211,7 @@ impl EnvelopeError {
         };
         let hint = self.hint();
         match self {
-            Self::Values { findings } => findings
-                .into_iter()
-                .map(|mut finding| {
-                    finding.place = Place { key: finding.place.key.take(), ..place.clone() };
-                    finding.remedy(hint)
-                })
-                .collect(),
+            Self::Values { findings } => in_file(findings, place, hint),
             other => single(&other),
         }
     }

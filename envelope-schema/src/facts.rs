@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::EnvelopeError;
-use crate::finding::{Finding, Place};
+use crate::finding::{Finding, Place, in_file};
 use crate::host::HostFacts;
 use crate::tree::Node;
 use crate::{limit, read, rule, shape};
@@ -138,13 +138,7 @@ impl FactsError {
     pub fn into_findings(self, place: &Place) -> Vec<Finding> {
         let hint = self.hint();
         match self {
-            Self::Values { findings } => findings
-                .into_iter()
-                .map(|mut finding| {
-                    finding.place = Place { key: finding.place.key.take(), ..place.clone() };
-                    finding.remedy(hint)
-                })
-                .collect(),
+            Self::Values { findings } => in_file(findings, place, hint),
             other => {
                 let mut place = place.clone();
                 place.key = other.path().map(str::to_owned);

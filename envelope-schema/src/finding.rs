@@ -7,6 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::rule;
 
+/// Findings of values in one file: each keeps its key and gets the file's place and the one hint.
+pub(crate) fn in_file(findings: Vec<Finding>, place: &Place, hint: &str) -> Vec<Finding> {
+    let in_place = |mut finding: Finding| {
+        finding.place = Place { key: finding.place.key.take(), ..place.clone() };
+        finding.remedy(hint)
+    };
+    findings.into_iter().map(in_place).collect()
+}
+
 /// How much a finding weighs. Errors stop; a warning is told and recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

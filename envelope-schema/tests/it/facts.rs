@@ -10,7 +10,7 @@ use serde_json::Value;
 use torchlift_schema::facts::{self, FactsError};
 use torchlift_schema::{ClusterFacts, Place};
 
-use crate::fixture::{ExpectedFinding, Refusal, Verdict};
+use crate::fixture::{ExpectedFinding, Refusal, Verdict, difference};
 use crate::schema::{rejections_of, validator};
 
 /// What a reader makes of a file of facts.
@@ -71,35 +71,24 @@ fn every_fixture_reads_as_it_says() {
     let mut wrong = Vec::new();
     for Fixture { name, bytes, expected } in all() {
         let result = facts::read(&bytes);
-        let mut same = |what: &str, wanted: String, found: String| {
-            if wanted != found {
-                wrong.push(format!("{name}: {what}: wanted {wanted}\n      found {found}"));
-            }
-        };
-        match (&expected.hosts, &expected.error, &result) {
+        let lines: Vec<String> = match (&expected.hosts, &expected.error, &result) {
             (Some(hosts), None, Ok(facts)) => {
-                same("hosts", format!("{hosts:?}"), format!("{:?}", facts.hosts.keys().collect::<Vec<_>>()));
+                let found = format!("{:?}", facts.hosts.keys().collect::<Vec<_>>());
+                difference("hosts", format!("{hosts:?}"), found).into_iter().collect()
             }
             (None, Some(wanted), Err(error)) => {
-                same("code", wanted.code.clone(), error.code().to_owned());
-                same("path", format!("{:?}", wanted.path), format!("{:?}", error.path().map(str::to_owned)));
-                same("says", wanted.says.clone(), error.to_string());
                 let found = match error {
                     FactsError::Values { findings } => findings.as_slice(),
                     _ => &[],
                 };
-                let found = found.iter().map(|finding| {
-                    (finding.code.clone(), finding.place.key.clone().unwrap_or_default(), finding.message.clone())
-                });
-                let wanted = expected.findings.iter().map(|it| (it.code.clone(), it.key.clone(), it.says.clone()));
-                same(
-                    "findings",
-                    format!("{:#?}", wanted.collect::<Vec<_>>()),
-                    format!("{:#?}", found.collect::<Vec<_>>()),
-                );
+                wanted.differences(&expected.findings, (error.code(), error.path(), error.to_string()), found)
             }
-            _ => same("result", "the other one".to_owned(), format!("{:?}", result.map(|facts| facts.hosts.len()))),
-        }
+            _ => {
+                let found = format!("{:?}", result.map(|facts| facts.hosts.len()));
+                difference("result", "the other one".to_owned(), found).into_iter().collect()
+            }
+        };
+        wrong.extend(lines.into_iter().map(|line| format!("{name}: {line}")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use torchlift_schema::Finding;
 
 /// What a reader makes of a fixture.
 #[derive(Debug, Deserialize)]
@@ -47,6 +48,39 @@ pub(crate) struct Refusal {
     pub(crate) code: String,
     pub(crate) path: Option<String>,
     pub(crate) says: String,
+}
+
+impl Refusal {
+    /// What of a refusal is not as it should be, one a line: the error's own words and its findings of values.
+    pub(crate) fn differences(
+        &self,
+        expected: &[ExpectedFinding],
+        (code, path, says): (&str, Option<&str>, String),
+        found: &[Finding],
+    ) -> Vec<String> {
+        let found = found.iter().map(|finding| {
+            (finding.code.clone(), finding.place.key.clone().unwrap_or_default(), finding.message.clone())
+        });
+        let wanted = expected.iter().map(|it| (it.code.clone(), it.key.clone(), it.says.clone()));
+        [
+            difference("code", self.code.clone(), code.to_owned()),
+            difference("path", format!("{:?}", self.path), format!("{:?}", path.map(str::to_owned))),
+            difference("says", self.says.clone(), says),
+            difference(
+                "findings",
+                format!("{:#?}", wanted.collect::<Vec<_>>()),
+                format!("{:#?}", found.collect::<Vec<_>>()),
+            ),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+/// A line for something that is not as it should be.
+pub(crate) fn difference(what: &str, wanted: String, found: String) -> Option<String> {
+    (wanted != found).then(|| format!("{what}: wanted {wanted}\n      found {found}"))
 }
 
 #[derive(Debug, Deserialize)]

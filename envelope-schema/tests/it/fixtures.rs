@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use torchlift_schema::read::{self, Reading};
 use torchlift_schema::{EnvelopeError, PerHostEnvelope};
 
-use crate::fixture::{self, Expected, Fixture, Reader, Verdict};
+use crate::fixture::{self, Expected, Fixture, Reader, Verdict, difference};
 use crate::schema::Validators;
 
 /// What was read, in the form of the expected results.
@@ -39,31 +39,19 @@ fn form(reading: &Reading) -> &'static str {
 
 /// What of `expected` does not hold for `result`, one a line.
 fn differences(expected: &Expected, result: &Result<Reading, EnvelopeError>) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut same = |what: &str, wanted: String, found: String| {
-        if wanted != found {
-            lines.push(format!("{what}: wanted {wanted}\n      found {found}"));
-        }
-    };
     match (&expected.holds, &expected.error, result) {
-        (Some(wanted), None, Ok(reading)) => same("holds", wanted.to_string(), holds(reading).to_string()),
+        (Some(wanted), None, Ok(reading)) => {
+            difference("holds", wanted.to_string(), holds(reading).to_string()).into_iter().collect()
+        }
         (None, Some(wanted), Err(error)) => {
-            same("code", wanted.code.clone(), error.code().to_owned());
-            same("path", format!("{:?}", wanted.path), format!("{:?}", error.path().map(str::to_owned)));
-            same("says", wanted.says.clone(), error.to_string());
             let found = match error {
                 EnvelopeError::Values { findings } => findings.as_slice(),
                 _ => &[],
             };
-            let found = found.iter().map(|finding| {
-                (finding.code.clone(), finding.place.key.clone().unwrap_or_default(), finding.message.clone())
-            });
-            let wanted = expected.findings.iter().map(|it| (it.code.clone(), it.key.clone(), it.says.clone()));
-            same("findings", format!("{:#?}", wanted.collect::<Vec<_>>()), format!("{:#?}", found.collect::<Vec<_>>()));
+            wanted.differences(&expected.findings, (error.code(), error.path(), error.to_string()), found)
         }
-        (_, _, result) => same("result", "the other one".to_owned(), format!("{result:?}")),
+        (_, _, result) => difference("result", "the other one".to_owned(), format!("{result:?}")).into_iter().collect(),
     }
-    lines
 }
 
 #[test]

@@ -8,7 +8,7 @@ use torchlift::preflight::host::{self, Question, Roots};
 use torchlift::preflight::{HostLibraries, LibraryPath};
 use torchlift::report::host::render;
 use torchlift_schema::host::LibcFlavour;
-use torchlift_schema::{ClusterFacts, facts};
+use torchlift_schema::{ClusterFacts, HostFacts, facts};
 
 use crate::hosts;
 
@@ -119,22 +119,7 @@ fn a_host_with_no_card_at_all_has_no_problem_with_cards() {
 #[test]
 fn an_empty_tree_and_one_of_hostile_files_are_read_without_a_panic() {
     let folder = tempfile::tempdir().unwrap();
-    let question = |root: &Path| {
-        let roots = Roots::below(root);
-        let sources =
-            Sources { nvml: Nvml::Never, asker: Path::new(""), nvidia_smi: None, patience: Duration::from_secs(1) };
-        host::read(&Question {
-            roots: &roots,
-            arch: "x86_64",
-            libraries: &HostLibraries::default(),
-            library_path: &LibraryPath::default(),
-            cwd: Path::new("/"),
-            folders: &[],
-            cards: &sources,
-            now: Duration::ZERO,
-        })
-    };
-    let empty = question(folder.path());
+    let empty = without_tools(folder.path());
     assert!(empty.problems.len() >= 4, "{:?}", empty.problems);
     assert_eq!((empty.cores.effective(), empty.memory.total, empty.gpus.len()), (None, None, 0));
 
@@ -150,7 +135,7 @@ fn an_empty_tree_and_one_of_hostile_files_are_read_without_a_panic() {
             bytes.extend_from_slice(b"\n\xff\0: 99999999999999999999 - kB\n-:,\n");
             fs_err::write(&target, bytes).unwrap();
         }
-        let facts = question(&copy);
+        let facts = without_tools(&copy);
         assert_eq!(ClusterFacts::of("x", facts).validate(), [], "{name}");
     }
 }
@@ -162,25 +147,29 @@ fn a_host_whose_c_library_is_musl_says_so_with_its_version() {
         fs_err::create_dir_all(folder.path().join("lib")).unwrap();
         let text = format!("\x7fELF\0musl libc (x86_64)\nVersion %s\n\0{version}\0");
         fs_err::write(folder.path().join("lib/ld-musl-x86_64.so.1"), text).unwrap();
-        let roots = Roots::below(folder.path());
-        let sources =
-            Sources { nvml: Nvml::Never, asker: Path::new(""), nvidia_smi: None, patience: Duration::from_secs(1) };
-        let facts = host::read(&Question {
-            roots: &roots,
-            arch: "x86_64",
-            libraries: &HostLibraries::default(),
-            library_path: &LibraryPath::default(),
-            cwd: Path::new("/"),
-            folders: &[],
-            cards: &sources,
-            now: Duration::ZERO,
-        });
+        let facts = without_tools(folder.path());
         let libc = facts.libc.unwrap();
         assert_eq!((libc.flavour, libc.from.as_str()), (LibcFlavour::Musl, "/lib/ld-musl-x86_64.so.1"));
         libc.version
     };
     assert_eq!(question("1.2.5").as_deref(), Some("1.2.5"));
     assert_eq!(question("git").as_deref(), None);
+}
+
+/// A host whose files are below `root`, and of which nothing else is asked.
+fn without_tools(root: &Path) -> HostFacts {
+    let sources =
+        Sources { nvml: Nvml::Never, asker: Path::new(""), nvidia_smi: None, patience: Duration::from_secs(1) };
+    host::read(&Question {
+        roots: &Roots::below(root),
+        arch: "x86_64",
+        libraries: &HostLibraries::default(),
+        library_path: &LibraryPath::default(),
+        cwd: Path::new("/"),
+        folders: &[],
+        cards: &sources,
+        now: Duration::ZERO,
+    })
 }
 
 fn walk(folder: &Path) -> Vec<PathBuf> {

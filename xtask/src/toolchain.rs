@@ -203,7 +203,7 @@ pub fn cargo_program(context: &Context) -> OsString {
     match named {
         Some(cargo) if !is_under_rustup || is_toolchain_chosen(&context.env) => cargo.clone(),
         Some(cargo) => {
-            if is_on_path("cargo", context) {
+            if is_on_path("cargo", &context.env) {
                 "cargo".into()
             } else {
                 cargo.clone()
@@ -213,8 +213,9 @@ pub fn cargo_program(context: &Context) -> OsString {
     }
 }
 
-fn is_on_path(program: &str, context: &Context) -> bool {
-    let Some(path) = context.env.get(OsStr::new("PATH")) else { return false };
+/// Whether a folder of `PATH` has a file of this name.
+pub fn is_on_path(program: &str, env: &Env) -> bool {
+    let Some(path) = env.get(OsStr::new("PATH")) else { return false };
     std::env::split_paths(path).any(|folder| folder.join(program).is_file())
 }
 
@@ -275,7 +276,7 @@ impl RustcFacts {
 
     /// Whether the standard library for `target` is there; none where rustc does not say.
     pub fn has_std(env: &Env, folder: &Utf8Path, target: &str) -> Option<bool> {
-        let rustc = env.get(OsStr::new("RUSTC")).cloned().unwrap_or_else(|| "rustc".into());
+        let rustc = rustc_program(env);
         let ask = ["--print", "target-libdir", "--target", target];
         let asked = duct::cmd(rustc, ask).dir(folder).full_env(env).stdin_null().stderr_null().read().ok()?;
         let entries = Utf8Path::new(asked.trim()).read_dir_utf8().into_iter().flatten().flatten();
@@ -285,7 +286,7 @@ impl RustcFacts {
     /// The features that the code for `target` may use with these flags, by rustc's names; none where rustc does not say,
     /// which the build then tells.
     pub fn features(env: &Env, folder: &Utf8Path, target: &str, flags: &[String]) -> Option<Vec<String>> {
-        let rustc = env.get(OsStr::new("RUSTC")).cloned().unwrap_or_else(|| "rustc".into());
+        let rustc = rustc_program(env);
         let ask = ["--print", "cfg", "--target", target].into_iter().chain(flags.iter().map(String::as_str));
         let asked = duct::cmd(rustc, ask).dir(folder).full_env(env).stdin_null().stderr_null();
         let feature = |line: &str| Some(line.strip_prefix("target_feature=\"")?.strip_suffix('"')?.to_owned());

@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use serde_json::Value;
-use torchlift::clock::Clock;
 use torchlift_schema::exit_code;
 
-use super::{Bound, Figure, median_ms};
+use super::{Bound, Figure, median_ms, timed};
 use crate::commands::Context;
 use crate::error::CommandError;
 use crate::toolchain;
@@ -24,13 +23,13 @@ const ROUNDS: usize = 11;
 pub fn figures(xtask: &Utf8Path, root: &Utf8Path, context: &Context) -> Result<Vec<Figure>, CommandError> {
     let project = root.join("fixtures/projects/tch-train");
     // The first build does what there is to do.
-    timed(&mut build(xtask, &project, &[]))?;
+    time_of(&mut build(xtask, &project, &[]))?;
     let mut bare = cargo_of_plan(xtask, &project, &[], context)?;
     let mut ours = Vec::new();
     let mut cargo = Vec::new();
     for _ in 0..ROUNDS {
-        cargo.push(timed(&mut bare)?);
-        ours.push(timed(&mut build(xtask, &project, &[]))?);
+        cargo.push(time_of(&mut bare)?);
+        ours.push(time_of(&mut build(xtask, &project, &[]))?);
     }
     Ok(vec![Figure {
         name: "xtask build with nothing to do, two hosts of one kind".into(),
@@ -82,18 +81,9 @@ pub(super) fn cargo_of_plan(
     Ok(command)
 }
 
-/// The time of one run that must succeed; its output is read to the end and shown when it does not.
-pub(super) fn timed(command: &mut Command) -> Result<Duration, CommandError> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let clock = Clock::start();
-    let start = clock.now();
-    let output = command.stdout(Stdio::piped()).output().map_err(cannot_run(&program))?;
-    let taken = clock.now().since(start);
-    if output.status.success() {
-        return Ok(taken);
-    }
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    Err(CommandError::new(exit_code::BUILD, format!("`{program}` ended with {}", output.status)).because(said))
+/// The time of one run that must succeed.
+pub(super) fn time_of(command: &mut Command) -> Result<Duration, CommandError> {
+    timed(command).map(|(_, taken)| taken)
 }
 
 fn cannot_run(program: &str) -> impl Fn(std::io::Error) -> CommandError {

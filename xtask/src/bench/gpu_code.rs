@@ -3,14 +3,14 @@
 //! The yardsticks are a plain read of the same bytes and NVIDIA's own `cuobjdump`, which lists the same entries.
 
 use std::io::Read as _;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use torchlift::clock::Clock;
 use torchlift_schema::exit_code;
 
-use super::{Bound, Figure, median_ms};
+use super::{Bound, Figure, median_ms, timed};
 use crate::error::CommandError;
 use crate::libtorch::Places;
 
@@ -84,22 +84,6 @@ pub fn figures(reader: &Utf8Path, subject: &Subject) -> Result<Vec<Figure>, Comm
         bound: Bound::Absolute(30.0),
     });
     Ok(figures)
-}
-
-/// Runs a command that must succeed.
-pub(super) fn timed(command: &mut Command) -> Result<(Output, Duration), CommandError> {
-    let failed = |what: String| CommandError::new(exit_code::BUILD, what);
-    let name = command.get_program().to_string_lossy().into_owned();
-    let clock = Clock::start();
-    let start = clock.now();
-    let output = command.stdin(Stdio::null()).output();
-    let taken = clock.now().since(start);
-    let output = output.map_err(|error| failed(format!("`{name}` cannot be measured")).because(error))?;
-    if output.status.success() {
-        Ok((output, taken))
-    } else {
-        Err(failed(format!("`{name}` ended with {}", output.status)))
-    }
 }
 
 fn private_kib(output: &Output) -> Result<u32, CommandError> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use camino::{Utf8Path, Utf8PathBuf};
 use torchlift_schema::exit_code;
 
-use super::build::{build, cargo_of_plan, timed};
+use super::build::{build, cargo_of_plan, time_of};
 use super::{Bound, Figure, median_ms};
 use crate::commands::Context;
 use crate::error::CommandError;
@@ -88,13 +88,13 @@ impl Project {
     /// When a build fails.
     pub fn warm(&self, context: &Context) -> Result<Vec<Figure>, CommandError> {
         self.cluster(MANY, 1)?;
-        timed(&mut self.build(&self.builds))?;
+        time_of(&mut self.build(&self.builds))?;
         let options = ["--builds-dir", self.builds.as_str()];
         let mut bare = cargo_of_plan(&self.xtask, &self.folder, &options, context)?;
         let (mut ours, mut cargo) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            cargo.push(timed(&mut bare)?);
-            ours.push(timed(&mut self.build(&self.builds))?);
+            cargo.push(time_of(&mut bare)?);
+            ours.push(time_of(&mut self.build(&self.builds))?);
         }
         let idle = |bound| Figure {
             name: format!("xtask build with nothing to do, {MANY} hosts of one kind"),
@@ -108,9 +108,9 @@ impl Project {
         let (mut ours, mut cargo) = (Vec::new(), Vec::new());
         for round in 0..ROUNDS {
             self.edit(2 * round + 1)?;
-            cargo.push(timed(&mut bare)?);
+            cargo.push(time_of(&mut bare)?);
             self.edit(2 * round + 2)?;
-            ours.push(timed(&mut self.build(&self.builds))?);
+            ours.push(time_of(&mut self.build(&self.builds))?);
         }
         figures.push(Figure {
             name: "xtask build after an edit of one line, two hosts of one kind".into(),
@@ -153,6 +153,6 @@ impl Project {
                 })?;
             }
         }
-        timed(&mut self.build(&folder))
+        time_of(&mut self.build(&folder))
     }
 }

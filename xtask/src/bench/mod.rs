@@ -9,9 +9,14 @@ pub mod hosts;
 pub mod launch;
 pub mod tree;
 
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use serde::Serialize;
+use torchlift::clock::Clock;
+use torchlift_schema::exit_code;
+
+use crate::error::CommandError;
 
 /// One figure with its bound.
 #[derive(Clone, Debug, Serialize)]
@@ -58,6 +63,22 @@ impl Figure {
         };
         self.measured().is_some_and(|value| value <= limit)
     }
+}
+
+/// One run of a command that must succeed: all that it wrote, and how long it took. What it said is shown when it fails.
+fn timed(command: &mut Command) -> Result<(Output, Duration), CommandError> {
+    let failed = |what: String| CommandError::new(exit_code::BUILD, what);
+    let name = command.get_program().to_string_lossy().into_owned();
+    let clock = Clock::start();
+    let start = clock.now();
+    let output = command.stdin(Stdio::null()).output();
+    let taken = clock.now().since(start);
+    let output = output.map_err(|error| failed(format!("`{name}` cannot be measured")).because(error))?;
+    if output.status.success() {
+        return Ok((output, taken));
+    }
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    Err(failed(format!("`{name}` ended with {}", output.status)).because(said))
 }
 
 /// The middle one of some durations, in milliseconds; the mean of the two middle ones when their number is even.

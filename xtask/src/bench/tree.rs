@@ -8,8 +8,8 @@ use std::time::Duration;
 use camino::Utf8Path;
 use torchlift_schema::exit_code;
 
-use super::gpu_code::{Subject, read_whole, timed};
-use super::{Bound, Figure, median_ms};
+use super::gpu_code::{Subject, read_whole};
+use super::{Bound, Figure, median_ms, timed};
 use crate::error::CommandError;
 use torchlift::env_vars::TORCHLIFT_CACHE;
 

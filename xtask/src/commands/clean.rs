@@ -43,10 +43,7 @@ pub fn run(args: &CleanArgs, context: &Context) -> Result<u8, CommandError> {
     let manifest = args.manifest_path.as_ref().map(|file| context.cwd.join(file));
     let cargo = toolchain::cargo_program(context);
     let workspace = WorkspaceFacts::read(&cargo, &env, &context.cwd, manifest.as_deref())?;
-    let builds_dir = match &args.builds_dir {
-        Some(folder) => context.cwd.join(folder),
-        None => workspace.target_directory.join("torchlift/builds"),
-    };
+    let builds_dir = workspace.builds_dir(args.builds_dir.as_deref(), &context.cwd);
     // A build that runs has no envelope yet.
     let _lock = WorkspaceLock::take(&workspace.root, &env, Console::new(false))?;
     let found = stale::find(&workspace.root, &builds_dir, clock::wall()).map_err(|findings| {

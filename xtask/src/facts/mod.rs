@@ -244,10 +244,7 @@ impl Overview {
         });
         let tools = tools::by_target(&overview.cluster, machines.keys().copied(), rustc, &workspace.root, env);
         let cpu_codes = cpu::by_kind(&overview.cluster, machines.keys().copied(), rustc, &workspace.root, env, &config);
-        let builds_dir = match &choice.builds_dir {
-            Some(folder) => context.cwd.join(folder),
-            None => workspace.target_directory.join("torchlift/builds"),
-        };
+        let builds_dir = workspace.builds_dir(choice.builds_dir.as_deref(), &context.cwd);
         let planned = plan::plan(&Inputs {
             cluster: &overview.cluster,
             job: &job,

@@ -2,13 +2,12 @@
 //! their rustc says.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
 
-use camino::{Utf8Path, Utf8PathBuf};
+use camino::Utf8Path;
 
 use crate::cluster::{Cluster, Toolchain};
 use crate::plan::TargetTools;
-use crate::toolchain::{Env, RustcFacts};
+use crate::toolchain::{Env, RustcFacts, is_on_path};
 
 /// The tools of every target among those of the kinds of these indices; of this machine's own only where a toolchain is
 /// given for it.
@@ -32,7 +31,8 @@ pub(super) fn by_target(
         // A rustc that says nothing is told by the cargo that calls it.
         let rustc = toolchain.rustc.is_some().then(|| RustcFacts::read(&env, folder).ok()).flatten();
         let has_std = RustcFacts::has_std(&env, folder, target);
-        Some((target.clone(), TargetTools { toolchain, rustc, has_std, is_detected }))
+        let toolchain = (given.is_some() || is_detected).then_some(toolchain);
+        Some((target.clone(), TargetTools { toolchain, rustc, has_std }))
     });
     asked.collect()
 }
@@ -51,7 +51,7 @@ fn detect(toolchain: &mut Toolchain, target: &str, env: &Env) -> bool {
     let Some(prefix) = gnu_prefix(target) else { return false };
     let find = |tool: &str| {
         let name = format!("{prefix}-{tool}");
-        is_in_path(&name, env).then_some(name)
+        is_on_path(&name, env).then_some(name)
     };
     let needs_linker = toolchain.linker.is_none();
     for (tool, slot) in [
@@ -73,13 +73,6 @@ fn gnu_prefix(target: &str) -> Option<String> {
         [arch, _, "linux", environment] => Some(format!("{arch}-linux-{environment}")),
         _ => None,
     }
-}
-
-fn is_in_path(name: &str, env: &Env) -> bool {
-    let path = env.get(OsStr::new("PATH")).map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
-    std::env::split_paths(&path)
-        .filter_map(|folder| Utf8PathBuf::from_path_buf(folder).ok())
-        .any(|folder| folder.join(name).is_file())
 }
 
 #[cfg(test)]

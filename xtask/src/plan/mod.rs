@@ -89,22 +89,18 @@ pub struct Inputs<'a> {
 /// The tools for one target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetTools {
-    /// As given, and completed by what is there.
-    pub toolchain: Toolchain,
+    /// As given, and completed by what is there; none where nobody gave one and no linker was found.
+    pub toolchain: Option<Toolchain>,
     /// What its own rustc says; none where it has none of its own, or that one says nothing.
     pub rustc: Option<RustcFacts>,
     /// Whether the target's standard library is there, where rustc says.
     pub has_std: Option<bool>,
-    /// Whether the linker is one that nobody gave.
-    pub is_detected: bool,
 }
 
 impl Inputs<'_> {
     /// The toolchain of a target.
     fn toolchain(&self, target: &str) -> Option<&Toolchain> {
-        let tools =
-            self.tools.get(target).filter(|tools| tools.is_detected || self.cluster.toolchains.contains_key(target));
-        tools.map(|tools| &tools.toolchain).or_else(|| self.cluster.toolchains.get(target))
+        self.tools.get(target)?.toolchain.as_ref()
     }
 }
 

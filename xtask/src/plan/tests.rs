@@ -48,6 +48,10 @@ fn world(toml: &str) -> World {
         _ => None,
     };
     let variants = cluster.kinds.iter().enumerate().filter_map(|(index, kind)| Some((index, chosen(kind)?))).collect();
+    let given = |(target, toolchain): (&String, &cluster::Toolchain)| {
+        (target.clone(), TargetTools { toolchain: Some(toolchain.clone()), ..TargetTools::default() })
+    };
+    let tools = cluster.toolchains.iter().map(given).collect();
     World {
         cluster,
         workspace: WorkspaceFacts {
@@ -73,7 +77,7 @@ fn world(toml: &str) -> World {
         variants,
         choices: BTreeMap::new(),
         known_hosts: KnownHosts::default(),
-        tools: BTreeMap::new(),
+        tools,
         cpu_codes: BTreeMap::new(),
         is_shared: true,
         foreign: BTreeSet::new(),
@@ -484,10 +488,9 @@ fn the_tools_of_a_target_build_it_and_are_part_of_its_key() {
                 [toolchain.\"aarch64-unknown-linux-gnu\"]\ncargo = \"/opt/cargo\"\nrustc = \"/opt/rustc\"\n";
     let mut world = world(toml);
     let tools = |version: &str, has_std| TargetTools {
-        toolchain: world.cluster.toolchains["aarch64-unknown-linux-gnu"].clone(),
+        toolchain: world.cluster.toolchains.get("aarch64-unknown-linux-gnu").cloned(),
         rustc: Some(RustcFacts { verbose_version: version.to_owned(), host: "x86_64-unknown-linux-gnu".to_owned() }),
         has_std: Some(has_std),
-        is_detected: false,
     };
     let (one, other, bare) = (tools("rustc 1.96.0", true), tools("rustc 1.97.0", true), tools("rustc 1.96.0", false));
     let mut build = |tools: TargetTools| {

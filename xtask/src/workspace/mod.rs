@@ -110,6 +110,11 @@ impl WorkspaceFacts {
         Ok(Self::from_metadata(&metadata, lock))
     }
 
+    /// The folder that gets a target folder per build: the given one, relative to `cwd`, else one in cargo's own.
+    pub fn builds_dir(&self, given: Option<&Utf8Path>, cwd: &Utf8Path) -> Utf8PathBuf {
+        given.map_or_else(|| self.target_directory.join("torchlift/builds"), |folder| cwd.join(folder))
+    }
+
     fn from_metadata(metadata: &cargo_metadata::Metadata, lock: Option<LockFacts>) -> Self {
         let names = |package: &cargo_metadata::Package, kind: TargetKind| {
             package

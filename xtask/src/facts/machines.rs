@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::sync::Arc;
 
 use torchlift::env_vars::HSA_OVERRIDE_GFX_VERSION;
 use torchlift::preflight::code;
@@ -24,8 +25,8 @@ use crate::toolchain::Env;
 pub struct HostGpus {
     /// The host, with its chosen cards.
     pub machine: Machine,
-    /// The libtorch, with its GPU code; none for a program without one.
-    pub variant: Option<Candidate>,
+    /// The libtorch, with its GPU code, one for all hosts of a kind; none for a program without one.
+    pub variant: Option<Arc<Candidate>>,
 }
 
 /// The chosen hosts by the index of their kind.
@@ -60,7 +61,8 @@ pub(super) fn with_variants(
     variants: &BTreeMap<usize, Result<Variant, Finding>>,
 ) -> BTreeMap<String, HostGpus> {
     let of_kind = |(kind, machines): (usize, Vec<Machine>)| {
-        let variant = variants.get(&kind).and_then(|variant| variant.as_ref().ok()).map(Variant::candidate);
+        let variant =
+            variants.get(&kind).and_then(|variant| variant.as_ref().ok()).map(|variant| Arc::new(variant.candidate()));
         machines.into_iter().map(move |machine| {
             let variant = variant.clone();
             (machine.name.clone(), HostGpus { machine, variant })

@@ -124,17 +124,19 @@ pub fn inspect(
 }
 
 /// The `lib` folder of a variant, by its real path.
-struct VariantFolder {
+#[derive(Clone, Debug)]
+pub struct VariantFolder {
     real: PathBuf,
 }
 
 impl VariantFolder {
-    fn new(folder: &Path) -> Self {
+    /// The folder that `folder` leads to.
+    pub fn new(folder: &Path) -> Self {
         Self { real: fs_err::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()) }
     }
 
     /// Whether `path` is an entry of it, whatever links lead to the folder.
-    fn holds(&self, path: &Path) -> bool {
+    pub fn holds(&self, path: &Path) -> bool {
         path.parent().and_then(|folder| fs_err::canonicalize(folder).ok()).is_some_and(|folder| folder == self.real)
     }
 }

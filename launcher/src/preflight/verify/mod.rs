@@ -8,5 +8,5 @@ mod artifact;
 mod library;
 mod start;
 
-pub use artifact::{ArtifactQuestion, InspectError, Inspection, inspect as inspect_artifact};
+pub use artifact::{ArtifactQuestion, InspectError, Inspection, VariantFolder, inspect as inspect_artifact};
 pub use start::{StartQuestion, check as check_before_start};

@@ -30,6 +30,8 @@ enum Verb {
     Clean(commands::clean::CleanArgs),
     /// Look at this machine and this cluster: what is right, what is not, how to mend it
     Doctor(commands::doctor::DoctorArgs),
+    /// Verify what is published: what each host's loader would choose, and every check with who made it
+    Verify(commands::verify::VerifyArgs),
     /// Find, fetch and list libtorch variants
     Libtorch(commands::libtorch::LibtorchArgs),
     /// Write the JSON Schemas of the formats, or check that they are current
@@ -68,6 +70,7 @@ pub fn run(args: Vec<OsString>, context: &Context) -> ExitCode {
         Verb::Launch(args) => commands::launch::run(&args, context),
         Verb::Clean(args) => commands::clean::run(&args, context),
         Verb::Doctor(args) => commands::doctor::run(&args, context),
+        Verb::Verify(args) => commands::verify::run(&args, context),
         Verb::Libtorch(args) => commands::libtorch::run(&args, context),
         Verb::Schema(args) => commands::schema::run(&args, context),
         Verb::Test(args) => commands::test::run(&args, context),

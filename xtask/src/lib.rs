@@ -1,7 +1,7 @@
 //! Builds a libtorch program once per kind of host, proves that each host can run it, and launches it.
 //!
 //! Rooms: [`cluster`] reads the cluster file; [`workspace`] the user's cargo workspace; [`libtorch`] the variants;
-//! [`facts`] gathers what a plan is made of; [`plan`] says what would be built; [`doctor`] looks at all of it and changes nothing; [`execute`] and [`cargo`] do it; [`commands`] has one verb a file.
+//! [`facts`] gathers what a plan is made of; [`plan`] says what would be built; [`doctor`] looks at all of it and changes nothing; [`execute`] and [`cargo`] do it; [`verify`] holds what was built against its hosts; [`commands`] has one verb a file.
 //! Steps go one way, and a later one never reaches back.
 
 #[cfg(not(all(
@@ -31,4 +31,5 @@ pub mod libtorch;
 pub mod plan;
 pub mod report;
 pub mod toolchain;
+pub mod verify;
 pub mod workspace;

@@ -36,6 +36,12 @@ pub const VERSION_MISSING: &str = "version-missing";
 pub const SYMBOL_MISSING: &str = "symbol-missing";
 /// The variant has `libtorch_cuda` or `libtorch_hip`, and the program does not load it.
 pub const ACCELERATOR_NOT_LINKED: &str = "accelerator-not-linked";
+/// The program and its libtorch have `std::string` in two forms.
+pub const CXX_ABI_DIFFERS: &str = "cxx-abi-differs";
+/// A library that is loaded loads another one by its name, which is not there.
+pub const LOADED_BY_NAME_MISSING: &str = "loaded-by-name-missing";
+/// Hosts of one run would load NCCL or RCCL of different versions.
+pub const NCCL_DIFFERS: &str = "nccl-differs";
 /// The library path has an empty element, for which the loader searches the working directory.
 pub const EMPTY_LIBRARY_PATH_ELEMENT: &str = "empty-library-path-element";
 /// The program or a library without which nothing works lacks code for a card.
@@ -80,6 +86,9 @@ pub const TABLE: &[(&str, &str)] = &[
     (VERSION_MISSING, "a library lacks a symbol version that is needed"),
     (SYMBOL_MISSING, "nothing that is loaded offers a symbol that is needed"),
     (ACCELERATOR_NOT_LINKED, "the variant has a GPU library that the program does not load"),
+    (CXX_ABI_DIFFERS, "the program and its libtorch have `std::string` in two forms"),
+    (LOADED_BY_NAME_MISSING, "a library that another one loads by its name is not there"),
+    (NCCL_DIFFERS, "hosts of one run would load NCCL or RCCL of different versions"),
     (EMPTY_LIBRARY_PATH_ELEMENT, "the library path has an empty element"),
     (GPU_CODE_MISSING, "the program or a library that nothing works without has no code for a card"),
     (GPU_CODE_PARTIAL, "a library that some calls need has no code for a card"),

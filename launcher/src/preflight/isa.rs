@@ -76,6 +76,18 @@ pub fn level_of_code(arch: &str, features: &[String]) -> Option<&'static str> {
     Some(levels[highest].0)
 }
 
+/// Whether a CPU of level `has` runs code of level `needs`; none where one of them is no level of this architecture.
+pub fn reaches(arch: &str, has: &str, needs: &str) -> Option<bool> {
+    let at = |level: &str| levels(arch).iter().position(|(name, _)| *name == level);
+    Some(at(has)? >= at(needs)?)
+}
+
+/// Whether a machine runs programs for `program`: both as in a target triple.
+pub fn is_run_on(program: &str, machine: &str) -> bool {
+    // Kernels run the older sibling too, when it is configured; its loader is looked for like any other.
+    program == machine || matches!((machine, program), ("x86_64", "i686" | "x86_64-x32") | ("aarch64", "arm"))
+}
+
 /// The features of code, by rustc's names, that a CPU lacks; none where nothing is known of that CPU.
 pub fn lacking<'a>(features: &'a [String], cpu: &CpuFacts) -> Option<Vec<&'a str>> {
     let arch = cpu.arch.as_str();

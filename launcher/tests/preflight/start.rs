@@ -26,8 +26,13 @@ impl Host {
         let train = room.path("train");
         program(&train, &lib, true);
         let library_path = LibraryPath::parse(lib.as_ref());
-        let question =
-            ArtifactQuestion { binary: &train, library_path: &library_path, variant_lib: Some(&lib), cwd: &room.root };
+        let question = ArtifactQuestion {
+            binary: &train,
+            library_path: &library_path,
+            variant_lib: Some(&lib),
+            cwd: &room.root,
+            is_elsewhere: false,
+        };
         let host = HostLibraries::of_this_host();
         let found = inspect_artifact(question, &host, &mut DigestCache::in_memory()).unwrap();
         let run =

@@ -13,7 +13,8 @@ use crate::{Room, text};
 fn inspect(binary: &Path, library_path: &str, variant_lib: Option<&Path>) -> Inspection {
     let host = HostLibraries::of_this_host();
     let library_path = LibraryPath::parse(library_path.as_ref());
-    let question = ArtifactQuestion { binary, library_path: &library_path, variant_lib, cwd: Path::new("/") };
+    let question =
+        ArtifactQuestion { binary, library_path: &library_path, variant_lib, cwd: Path::new("/"), is_elsewhere: false };
     inspect_artifact(question, &host, &mut DigestCache::in_memory()).unwrap()
 }
 
@@ -278,5 +279,40 @@ fn programs_that_run_have_no_unresolved_symbols() {
         if program.exists() {
             assert_eq!(inspect(&program, "", None).findings, [], "{}", program.display());
         }
+    }
+}
+
+/// A program that calls a function with a `std::string`, made for the form `own`, beside a libtorch of the form `theirs`.
+fn with_strings(own: u8, theirs: u8) -> (Room, Vec<Finding>) {
+    let room = Room::new();
+    let lib = room.folder("torch/lib");
+    let abi = |form: u8| format!("-D_GLIBCXX_USE_CXX11_ABI={form}");
+    let source = room.path("call.cpp");
+    fs_err::write(
+        &source,
+        "#include <string>\nstd::string greet(const std::string &name);\nint main() { return greet(\"x\").empty(); }\n",
+    )
+    .unwrap();
+    // It is linked with its own form: another one ends the linker, which is what is told beforehand.
+    library("greet.cpp", &lib.join("libc10.so"), &[abi(own)]);
+    let train = room.path("train");
+    compile("c++", text(&source), &train, &[abi(own), search(&lib), "-lc10".to_owned()]);
+    library("greet.cpp", &lib.join("libc10.so"), &[abi(theirs)]);
+    let findings = inspect(&train, text(&lib), Some(&lib)).findings;
+    (room, findings)
+}
+
+#[test]
+fn two_forms_of_string_are_one_error_and_not_a_page_of_names() {
+    for (own, theirs, words) in [(1, 0, "new form"), (0, 1, "old form")] {
+        let (_room, findings) = with_strings(own, theirs);
+        assert_eq!(codes(&findings), [code::CXX_ABI_DIFFERS], "{findings:?}");
+        assert!(findings[0].message.contains(words), "{}", findings[0].message);
+        let remedy = findings[0].remedy.as_ref().unwrap();
+        assert!(remedy.contains(&format!("-D_GLIBCXX_USE_CXX11_ABI={theirs}")), "{remedy}");
+    }
+    for form in [0, 1] {
+        let (_room, findings) = with_strings(form, form);
+        assert!(findings.is_empty(), "{findings:?}");
     }
 }

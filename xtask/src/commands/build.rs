@@ -90,7 +90,7 @@ pub enum Format {
 }
 
 /// Reads the argument of `--accept`.
-fn accepted(text: &str) -> Result<Accept, String> {
+pub(super) fn accepted(text: &str) -> Result<Accept, String> {
     let (code, host) = match text.split_once('@') {
         Some((code, host)) => (code, Some(host.to_owned())),
         None => (text, None),
@@ -168,7 +168,7 @@ pub fn build(facts: &Facts, effort: Effort, console: Console) -> Result<Executed
         env: &facts.env,
         source,
         accept: &facts.accept,
-        gpus: &facts.gpus,
+        known: &facts.knowledge(),
         warnings: facts.warnings.clone(),
         packages: facts.workspace.lock.as_ref().map(|lock| lock.packages).filter(|count| *count > 0),
         effort,

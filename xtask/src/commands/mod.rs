@@ -9,6 +9,7 @@ pub mod launch;
 pub mod libtorch;
 pub mod schema;
 pub mod test;
+pub mod verify;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -5,7 +5,6 @@
 
 mod builds;
 mod envelope;
-mod fit;
 mod interrupt;
 mod lock;
 mod place;
@@ -32,11 +31,11 @@ pub(crate) use place::check as check_places;
 use crate::cargo::{CargoRun, Signals};
 use crate::cluster::Accept;
 use crate::error::CommandError;
-use crate::facts::HostGpus;
 use crate::plan::{Build, BuildPlan};
 use crate::report::build::{BuildReport, BuildResult, HostResult};
 use crate::report::progress::Console;
 use crate::toolchain::Env;
+use crate::verify::Knowledge;
 use crate::workspace::SourceId;
 
 /// What a plan is carried out with.
@@ -52,8 +51,8 @@ pub struct Execution<'a> {
     pub source: SourceId,
     /// Findings that are accepted.
     pub accept: &'a [Accept],
-    /// The cards of the hosts and the code of their libtorches, by the name of the host.
-    pub gpus: &'a BTreeMap<String, HostGpus>,
+    /// What is known of the hosts, by their names.
+    pub known: &'a BTreeMap<String, Knowledge>,
     /// Warnings that the plan already has.
     pub warnings: Vec<Finding>,
     /// Number of packages that the lock file names.
@@ -102,8 +101,8 @@ pub fn execute(execution: Execution<'_>) -> Result<Executed, CommandError> {
     let interrupt = Interrupt { signals: &signals, program: &plan.program.name };
     place::check(plan)?;
     let (staged, digests) = publish::stage(plan, &runs, digests, interrupt)?;
-    let question = verify::Question::new(&execution, &staged, source);
-    let (verified, mut digests) = verify::verify(question, digests, interrupt)?;
+    let question = verify::question(&execution, &staged);
+    let (verified, mut digests) = verify::verify(plan, question, &source, digests, interrupt)?;
     let envelopes = envelope::stage(plan, &verified)?;
     interrupt.check()?;
     let results = publish::publish(plan, staged, envelopes)?;
@@ -123,6 +122,7 @@ pub fn execute(execution: Execution<'_>) -> Result<Executed, CommandError> {
                 sha256: envelope.artifact.sha256.clone(),
                 is_new: published.is_new,
                 envelope: published.envelope.into_string(),
+                not_checked: verified.not_checked.get(&envelope.host).cloned().unwrap_or_default(),
             })
             .collect(),
         findings: execution.warnings.iter().cloned().chain(verified.warnings).collect(),

@@ -1,21 +1,20 @@
-//! Each host's binary held against what its loader would do, and the envelope that says what was found.
+//! Each host's staged binary verified, and the envelope that says what was found.
+//!
+//! The verification itself is [`crate::verify`]'s, which looks at published binaries the same way.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use camino::Utf8PathBuf;
-use torchlift::preflight::verify::{ArtifactQuestion, Inspection, inspect_artifact};
-use torchlift::preflight::{DigestCache, HostLibraries, LibraryPath, code};
-use torchlift_schema::{Envelope, Finding, exit_code, write};
+use torchlift::preflight::verify::Inspection;
+use torchlift::preflight::{DigestCache, code};
+use torchlift_schema::{Envelope, Finding, write};
 
 use super::Execution;
-use super::fit::{GpuCode, Looked};
 use super::interrupt::Interrupt;
 use super::publish::Staged;
-use crate::cluster::Accept;
 use crate::error::CommandError;
-use crate::facts::HostGpus;
-use crate::plan::{Build, BuildKey, BuildPlan, HostBuild, accept};
+use crate::plan::{Build, BuildPlan, HostBuild};
+use crate::verify::check::Label;
+use crate::verify::{self, Built, Question};
 use crate::workspace::SourceId;
 
 /// Binaries that hold.
@@ -23,44 +22,32 @@ use crate::workspace::SourceId;
 pub(super) struct Verified {
     /// An envelope a host, in the plan's order, sealed.
     pub(super) envelopes: Vec<Envelope>,
+    /// What was not checked of each host, in words.
+    pub(super) not_checked: BTreeMap<String, Vec<&'static str>>,
     /// What is doubtful, and what was accepted.
     pub(super) warnings: Vec<Finding>,
 }
 
-/// What is verified, owned, since it is looked at in a thread that may be left alone.
-#[derive(Debug)]
-pub(super) struct Question {
-    plan: BuildPlan,
-    paths: BTreeMap<String, Utf8PathBuf>,
-    accept: Vec<Accept>,
-    gpus: BTreeMap<String, HostGpus>,
-    /// What the plan has told.
-    told: Vec<Finding>,
-    source: SourceId,
-    /// Where each host's binary lies now, in the plan's order.
-    binaries: Vec<Binary>,
-}
-
-/// Where a binary lies now, and where it is going to lie.
-#[derive(Clone, Debug)]
-struct Binary {
-    file: Utf8PathBuf,
-    place: Utf8PathBuf,
-}
-
-impl Question {
-    /// The question about the staged binaries of an execution.
-    pub(super) fn new(execution: &Execution<'_>, staged: &[Staged], source: SourceId) -> Self {
-        let binary = |staged: &Staged| Binary { file: staged.file().to_owned(), place: staged.place.clone() };
-        Self {
-            plan: execution.plan.clone(),
-            paths: execution.paths.clone(),
-            accept: execution.accept.to_vec(),
-            gpus: execution.gpus.clone(),
-            told: execution.warnings.clone(),
-            source,
-            binaries: staged.iter().map(binary).collect(),
+/// The question about the staged binaries of an execution.
+pub(super) fn question(execution: &Execution<'_>, staged: &[Staged]) -> Question {
+    let plan = execution.plan;
+    let built = |(host, staged): (&HostBuild, &Staged)| {
+        let path = execution.paths.get(&host.name).unwrap_or(&plan.workspace);
+        Built {
+            host: host.clone(),
+            file: staged.file().to_owned(),
+            place: staged.place.clone(),
+            bytes: host.build.as_str().to_owned(),
+            cwd: path.join(&host.cwd_subpath),
+            cpu_level: plan.build_of(host).and_then(|build| build.cpu_level.clone()),
+            envelope: None,
+            known: execution.known.get(&host.name).cloned().unwrap_or_default(),
         }
+    };
+    Question {
+        hosts: plan.hosts.iter().zip(staged).map(built).collect(),
+        accept: execution.accept.to_vec(),
+        told: execution.warnings.clone(),
     }
 }
 
@@ -69,89 +56,27 @@ impl Question {
 /// # Errors
 /// With all findings of all hosts, when one of them stops; when a signal comes.
 pub(super) fn verify(
+    plan: &BuildPlan,
     question: Question,
+    source: &SourceId,
     mut digests: DigestCache,
     interrupt: Interrupt<'_>,
 ) -> Result<(Verified, DigestCache), CommandError> {
-    interrupt.read(move || look(&question, &mut digests).map(|verified| (verified, digests)))?
-}
-
-fn look(question: &Question, digests: &mut DigestCache) -> Result<Verified, CommandError> {
-    let plan = &question.plan;
-    let libraries = HostLibraries::of_this_host();
-    // Hosts of one kind have the same bytes and the same path: one look serves them all.
-    let mut seen: BTreeMap<(&BuildKey, &str, Utf8PathBuf), (Inspection, &Binary)> = BTreeMap::new();
-    let mut gpu_code = GpuCode::default();
-    let mut findings = Vec::new();
+    let (verified, digests) = interrupt.read(move || (verify::verify(&question, &mut digests), digests))?;
+    let findings = verified.findings();
+    if let Some(exit_code) = code::exit_code(&findings) {
+        let summary = format!("`{}` would not run on every host; nothing was published", plan.program.name);
+        return Err(CommandError::findings(exit_code, summary, findings));
+    }
     let mut envelopes = Vec::new();
-    for (host, binary) in plan.hosts.iter().zip(&question.binaries) {
-        let Some(build) = plan.build_of(host) else { continue };
-        let path = question.paths.get(&host.name).unwrap_or(&plan.workspace);
-        let cwd = path.join(&host.cwd_subpath);
-        let key = (&host.build, host.ld_library_path.as_str(), cwd.clone());
-        if !seen.contains_key(&key) {
-            let inspection = inspect(host, binary, &cwd, &libraries, digests)?;
-            seen.insert(key.clone(), (inspection, binary));
-        }
-        let (inspection, looked_at) = &seen[&key];
-        let mut own: Vec<Finding> =
-            inspection.findings.iter().map(|finding| on_host(finding, host, looked_at, binary)).collect();
-        if let Some(gpus) = question.gpus.get(&host.name) {
-            let of_cards = gpu_code.findings(&Looked { host, gpus, binary: &looked_at.file, inspection });
-            own.extend(of_cards.into_iter().filter(|finding| !is_told(finding, &question.told)));
-        }
-        let own = accept(own, &question.accept, |code| !code::INTEGRITY.contains(&code));
-        envelopes.push(envelope(host, build, inspection, &own, &question.source));
-        findings.extend(own);
+    let mut not_checked = BTreeMap::new();
+    for (host, looked) in plan.hosts.iter().zip(&verified.hosts) {
+        let left = looked.checks.iter().filter(|check| check.label == Label::Not).map(|check| check.check.words());
+        not_checked.insert(host.name.clone(), left.collect());
+        let (Some(build), Some(inspection)) = (plan.build_of(host), &looked.inspection) else { continue };
+        envelopes.push(envelope(host, build, inspection, &looked.findings, source));
     }
-    match code::exit_code(&findings) {
-        None => Ok(Verified { envelopes, warnings: findings }),
-        Some(exit_code) => {
-            let summary = format!("`{}` would not run on every host; nothing was published", plan.program.name);
-            Err(CommandError::findings(exit_code, summary, findings))
-        }
-    }
-}
-
-fn inspect(
-    host: &HostBuild,
-    binary: &Binary,
-    cwd: &camino::Utf8Path,
-    libraries: &HostLibraries,
-    digests: &mut DigestCache,
-) -> Result<Inspection, CommandError> {
-    let library_path = LibraryPath::parse(host.ld_library_path.as_ref());
-    let variant_lib = host.libtorch.as_ref().map(|libtorch| libtorch.root.join("lib"));
-    let question = ArtifactQuestion {
-        binary: binary.file.as_std_path(),
-        library_path: &library_path,
-        variant_lib: variant_lib.as_deref().map(|lib| -> &Path { lib.as_std_path() }),
-        cwd: cwd.as_std_path(),
-    };
-    inspect_artifact(question, libraries, digests).map_err(|error| {
-        CommandError::new(exit_code::VERIFY, format!("the binary of host `{}` cannot be verified", host.name))
-            .because(error)
-            .hint("see that the program and its libraries are whole and can be read; then build again")
-    })
-}
-
-/// Whether the plan has told this of the host already; what was accepted has its reason behind it.
-fn is_told(finding: &Finding, told: &[Finding]) -> bool {
-    told.iter().any(|other| {
-        (&other.code, &other.place.host) == (&finding.code, &finding.place.host)
-            && other.message.starts_with(&finding.message)
-    })
-}
-
-/// The finding with its host, and with the binary called by the place that it is going to have.
-fn on_host(finding: &Finding, host: &HostBuild, looked_at: &Binary, binary: &Binary) -> Finding {
-    let rename = |text: &str| text.replace(looked_at.file.as_str(), binary.place.as_str());
-    let mut own = finding.clone();
-    own.place.host = Some(host.name.clone());
-    own.place.file = own.place.file.map(|file| rename(&file));
-    own.message = rename(&own.message);
-    own.remedy = own.remedy.map(|remedy| rename(&remedy));
-    own
+    Ok((Verified { envelopes, not_checked, warnings: findings }, digests))
 }
 
 fn envelope(

@@ -27,6 +27,7 @@ use crate::libtorch::auto::{Chosen, Machine};
 use crate::libtorch::{Hold, Places, Stores, Variant, Wanted, wanted};
 use crate::plan::{self, ACCEPTABLE, BuildPlan, Inputs, accept};
 use crate::toolchain::{self, Env, Run, RustcFacts, output};
+use crate::verify::Knowledge;
 use crate::workspace::{SourceId, WorkspaceFacts, source_id};
 
 pub use hosts::{KnownHost, KnownHosts, OLD_DAYS, Origin};
@@ -126,6 +127,12 @@ impl Facts {
     /// Each chosen host's path by its name.
     pub fn paths(&self) -> BTreeMap<String, Utf8PathBuf> {
         self.hosts.iter().map(|host| (host.name.clone(), host.path.clone())).collect()
+    }
+
+    /// What is known of each chosen host by its name.
+    pub fn knowledge(&self) -> BTreeMap<String, Knowledge> {
+        let of = |host: &Host| Knowledge::of(host, self.known_hosts.get(&host.name), self.gpus.get(&host.name));
+        self.hosts.iter().map(|host| (host.name.clone(), of(host))).collect()
     }
 
     /// The file in which digests are remembered.

@@ -13,6 +13,7 @@ mod version;
 use std::collections::BTreeMap;
 
 use camino::{Utf8Path, Utf8PathBuf};
+use torchlift::preflight::code;
 use torchlift::preflight::elf::Version;
 use torchlift::preflight::symbols::{self, CxxAbi};
 use torchlift_schema::{Accelerator, Finding, Place};
@@ -195,7 +196,7 @@ fn check_by_name(loaded: &[LoadedByName], folder: &Utf8Path, findings: &mut Vec<
     for missing in loaded.iter().filter(|of| of.found.is_none() && of.is_required) {
         findings.push(
             Finding::warning(
-                "loaded-by-name-missing",
+                code::LOADED_BY_NAME_MISSING,
                 Place::file(folder.join(&missing.loader).as_str()),
                 format!(
                     "`{}` loads `{}` by its name, for {}, and it is not there",

@@ -59,6 +59,9 @@ pub struct HostResult {
     pub is_new: bool,
     /// The envelope's file.
     pub envelope: String,
+    /// What of it nobody checked, which does not count as good.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_checked: Vec<&'static str>,
 }
 
 /// The report as text.
@@ -77,6 +80,9 @@ pub fn render(report: &BuildReport) -> String {
     for host in &report.hosts {
         let state = if host.is_new { "new" } else { "unchanged" };
         let _ = writeln!(text, "host {}: {} ({}, {state})", host.host, host.bin, human_size(host.size));
+        if !host.not_checked.is_empty() {
+            let _ = writeln!(text, "  not checked: {}", host.not_checked.join(", "));
+        }
     }
     let time = duration(Duration::from_millis(report.elapsed_ms));
     let _ = writeln!(text, "job {} is ready for {} in {time}", report.job, counted(report.hosts.len(), "host"));

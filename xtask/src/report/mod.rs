@@ -8,6 +8,7 @@ pub mod doctor;
 pub mod fetch;
 pub mod libtorch;
 pub mod progress;
+pub mod verify;
 
 use std::io::Write as _;
 

@@ -31,3 +31,4 @@ mod publish;
 mod share;
 mod support;
 mod terminal;
+mod verify;

@@ -22,7 +22,7 @@ use super::digest::hex;
 use super::elf::{ElfError, Image, check_magic, with_image};
 use super::map::MappedFile;
 
-pub use unresolved::{Unresolved, unresolved};
+pub use unresolved::{Unresolved, unresolved, unresolved_strings};
 
 /// Symbols that are read of one file; the largest libtorch library has under 200,000.
 const MAX_SYMBOLS: usize = 4_000_000;
@@ -128,6 +128,11 @@ fn exported<H: FileHeader<Endian = Endianness>>(image: &Image<'_, H>) -> Result<
         (false, false) => CxxAbi::Unknown,
     };
     Ok(ExportedSymbols { sha256: hex(&sha.finalize()), count: exports.len(), cxx_abi })
+}
+
+/// The string ABI that a mangled name tells; none when there is no string in it.
+pub fn abi_of(name: &[u8]) -> Option<CxxAbi> {
+    if contains(name, b"7__cxx11") { Some(CxxAbi::Cxx11) } else { has_old_string(name).then_some(CxxAbi::PreCxx11) }
 }
 
 /// The exported symbols in the file's order.

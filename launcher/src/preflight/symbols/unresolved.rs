@@ -12,7 +12,7 @@ use object::read::ReadRef;
 use object::read::elf::{FileHeader, Rel, Rela, Sym};
 
 use super::lookup::{Offer, gnu_hash};
-use super::{LONG_NAMES, MAX_SYMBOL_NAME, MAX_SYMBOL_TEXT, MAX_SYMBOLS};
+use super::{LONG_NAMES, MAX_SYMBOL_NAME, MAX_SYMBOL_TEXT, MAX_SYMBOLS, abi_of};
 use crate::preflight::elf::{ElfError, Image, check_magic};
 use crate::preflight::map::MappedFile;
 
@@ -35,6 +35,57 @@ pub struct Unresolved {
 /// # Errors
 /// When one of them cannot be read as ELF.
 pub fn unresolved(objects: &[&Path]) -> Result<Vec<Unresolved>, ElfError> {
+    let maps = open(objects)?;
+    // The loader puts only files of one class together; any other is told as damaged.
+    match maps.first().and_then(|(_, map)| map.get(4)) {
+        Some(1) => of_class::<elf::FileHeader32<Endianness>>(&maps),
+        _ => of_class::<elf::FileHeader64<Endianness>>(&maps),
+    }
+}
+
+/// The symbols with a `std::string` in their names that the first of `objects` refers to and none of them offers, but for
+/// those of the C++ library itself; sorted, at most 16.
+///
+/// Also where not all that is loaded is among `objects`: no other library than the C++ one has names of `std`.
+///
+/// # Errors
+/// When one of them cannot be read as ELF.
+pub fn unresolved_strings(objects: &[&Path]) -> Result<Vec<String>, ElfError> {
+    let maps = open(objects)?;
+    match maps.first().and_then(|(_, map)| map.get(4)) {
+        Some(1) => strings_of_class::<elf::FileHeader32<Endianness>>(&maps),
+        _ => strings_of_class::<elf::FileHeader64<Endianness>>(&maps),
+    }
+}
+
+fn strings_of_class<H: FileHeader<Endian = Endianness>>(maps: &[(&Path, MappedFile)]) -> Result<Vec<String>, ElfError> {
+    let damaged = |path: &Path, what| ElfError::Damaged { path: path.to_owned(), what };
+    let Some(((program, map), others)) = maps.split_first() else { return Ok(Vec::new()) };
+    let image = Image::<H>::parse(map).map_err(|what| damaged(program, what))?;
+    let found = references(&image).map_err(|what| damaged(program, what))?;
+    let mut names: Vec<&[u8]> =
+        found.into_iter().map(|(name, _)| name).filter(|name| abi_of(name).is_some() && !is_of_std(name)).collect();
+    // Programs that name no string of another library are the rule, and cost nothing more.
+    for (path, map) in others {
+        if names.is_empty() {
+            break;
+        }
+        let image = Image::<H>::parse(map).map_err(|what| damaged(path, what))?;
+        let offer = Offer::of(&image).map_err(|what| damaged(path, what))?;
+        names.retain(|name| !offer.has(name, gnu_hash(name)));
+    }
+    names.sort_unstable();
+    Ok(names.into_iter().take(MAX_TOLD).map(|name| String::from_utf8_lossy(name).into_owned()).collect())
+}
+
+/// Whether a mangled name is one of namespace `std`, or of what the compiler makes for its types.
+fn is_of_std(name: &[u8]) -> bool {
+    const STARTS: [&[u8]; 9] =
+        [b"_ZNSt", b"_ZNKSt", b"_ZSt", b"_ZNSs", b"_ZNKSs", b"_ZTVNSt", b"_ZTINSt", b"_ZTSNSt", b"_ZGVNSt"];
+    STARTS.iter().any(|start| name.starts_with(start))
+}
+
+fn open<'p>(objects: &[&'p Path]) -> Result<Vec<(&'p Path, MappedFile)>, ElfError> {
     let mut maps = Vec::new();
     for path in objects {
         let unreadable = |source| ElfError::Unreadable { path: path.to_path_buf(), source };
@@ -42,11 +93,7 @@ pub fn unresolved(objects: &[&Path]) -> Result<Vec<Unresolved>, ElfError> {
         check_magic(&map, path)?;
         maps.push((*path, map));
     }
-    // The loader puts only files of one class together; any other is told as damaged.
-    match maps.first().and_then(|(_, map)| map.get(4)) {
-        Some(1) => of_class::<elf::FileHeader32<Endianness>>(&maps),
-        _ => of_class::<elf::FileHeader64<Endianness>>(&maps),
-    }
+    Ok(maps)
 }
 
 fn of_class<H: FileHeader<Endian = Endianness>>(maps: &[(&Path, MappedFile)]) -> Result<Vec<Unresolved>, ElfError> {

@@ -1,14 +1,17 @@
 //! What a build says of its binary, and whether the binary is right for its variant.
+//!
+//! For a host that is another machine only what travels there can be looked at: the binary and its variant. What the loader
+//! would take from that host's own folders is left out of the closure, named, and never judged.
 
 use std::path::{Path, PathBuf};
 
 use torchlift_schema::{Artifact, Finding, LibraryFile, Place};
 
-use super::library;
+use super::{abi, library};
 use crate::preflight::code;
 use crate::preflight::digest::{DigestCache, DigestError, FileDigest};
 use crate::preflight::elf::{ElfError, ElfFacts};
-use crate::preflight::loader::{self, Closure, HostLibraries, How, LibraryPath, Loaded};
+use crate::preflight::loader::{self, Closure, HostLibraries, How, LibraryPath, Loaded, Missing, MissingReason};
 use crate::preflight::symbols;
 
 /// The libraries by which a libtorch reaches GPUs, with the accelerator's name. A program refers to no symbol of
@@ -27,6 +30,8 @@ pub struct ArtifactQuestion<'a> {
     pub variant_lib: Option<&'a Path>,
     /// The folder that it is going to run in, absolute.
     pub cwd: &'a Path,
+    /// Whether it is going to run on another machine than this one: then no folder of this one's system says anything.
+    pub is_elsewhere: bool,
 }
 
 /// What an envelope says of a binary and its libraries, and what is wrong with them.
@@ -40,6 +45,8 @@ pub struct Inspection {
     pub closure: Closure,
     /// The libraries of the closure that lie in the variant, sorted by name.
     pub libraries: Vec<LibraryFile>,
+    /// Libraries that could not be looked at, since they are another machine's own: by their names, sorted.
+    pub unseen: Vec<String>,
     /// All that is wrong.
     pub findings: Vec<Finding>,
 }
@@ -90,23 +97,36 @@ pub fn inspect(
     host: &HostLibraries,
     cache: &mut DigestCache,
 ) -> Result<Inspection, InspectError> {
-    let ArtifactQuestion { binary, library_path, variant_lib, cwd } = question;
-    let closure = loader::closure(binary, library_path, cwd, host)?;
+    let ArtifactQuestion { binary, library_path, variant_lib, cwd, is_elsewhere } = question;
+    let mut closure = loader::closure(binary, library_path, cwd, host)?;
+    let variant = variant_lib.map(VariantFolder::new);
+    let unseen = if is_elsewhere { leave_out(&mut closure, variant.as_ref()) } else { Vec::new() };
     let place = Place::file(binary.display().to_string());
-    let mut findings = library::wrong_cpu(&closure.program, host, binary, &place).into_iter().collect::<Vec<_>>();
+    let mut findings = Vec::new();
+    if !is_elsewhere {
+        findings.extend(library::wrong_cpu(&closure.program, host, binary, &place));
+    }
     findings.extend(library::empty_element(library_path, &place));
     findings.extend(library::findings(&closure, library_path, host, &place));
+    let objects: Vec<&Path> =
+        [binary].into_iter().chain(closure.objects.iter().map(|object| object.path.as_path())).collect();
+    let mut strings = Vec::new();
+    if let Some(folder) = variant_lib {
+        strings = abi::lost_strings(&objects, folder)?;
+        findings.extend(abi::finding(&strings, binary, folder, &place));
+    }
     // With a library missing, all of its symbols would be missing too.
-    if closure.is_complete() {
-        let objects: Vec<&Path> =
-            [binary].into_iter().chain(closure.objects.iter().map(|object| object.path.as_path())).collect();
-        findings.extend(symbols::unresolved(&objects)?.iter().map(|symbol| library::missing_symbol(symbol, &place)));
+    if closure.is_complete() && unseen.is_empty() {
+        let lost = symbols::unresolved(&objects)?;
+        // What the other string ABI makes of a name is told once, and not symbol by symbol.
+        let is_told = |symbol: &symbols::Unresolved| symbol.object == binary && strings.contains(&symbol.symbol);
+        let lost = lost.iter().filter(|symbol| !is_told(symbol));
+        findings.extend(lost.map(|symbol| library::missing_symbol(symbol, &place)));
     }
     let mut of_variant = Vec::new();
-    if let Some(folder) = variant_lib {
-        let variant = VariantFolder::new(folder);
+    if let (Some(folder), Some(variant)) = (variant_lib, &variant) {
         findings.extend(not_linked(&closure, folder, binary, &place));
-        findings.extend(closure.objects.iter().filter_map(|object| from_elsewhere(object, &variant, host, &place)));
+        findings.extend(closure.objects.iter().filter_map(|object| from_elsewhere(object, variant, host, &place)));
         of_variant.extend(closure.objects.iter().filter(|object| variant.holds(&object.path)));
     }
     let mut paths = vec![binary.to_owned()];
@@ -120,7 +140,38 @@ pub fn inspect(
     }
     libraries.sort();
     libraries.dedup();
-    Ok(Inspection { facts: closure.program.clone(), digest, closure, libraries, findings })
+    Ok(Inspection { facts: closure.program.clone(), digest, closure, libraries, unseen, findings })
+}
+
+/// Takes out of a closure what lies outside of the variant, found or not, and says what that was.
+///
+/// A library that the variant's own folder should have and has not may still be one of the host's.
+fn leave_out(closure: &mut Closure, variant: Option<&VariantFolder>) -> Vec<String> {
+    let is_of_variant = |object: &Loaded| variant.is_some_and(|variant| variant.holds(&object.path));
+    let (kept, left): (Vec<Loaded>, Vec<Loaded>) = closure.objects.drain(..).partition(is_of_variant);
+    closure.objects = kept;
+    // What a library that is not there needs is not known either.
+    let is_seen = |path: &Path| !left.iter().any(|object| object.path == path);
+    let (unusable, missing): (Vec<Missing>, Vec<Missing>) = closure
+        .missing
+        .drain(..)
+        .filter(|missing| !missing.is_interpreter && is_seen(&missing.needed_by))
+        .partition(|missing| matches!(&missing.reason, MissingReason::Unusable { path, .. } if variant.is_some_and(|variant| variant.holds(path))));
+    closure.missing = unusable;
+    let is_kept = |path: &Path| closure.objects.iter().any(|object| object.path == path);
+    closure.missing_versions.retain(|missing| is_kept(&missing.library) && is_seen(&missing.needed_by));
+    let left = left.into_iter().filter(|object| object.how != How::Interpreter && is_asked_for(object, closure));
+    let mut names: Vec<String> =
+        left.map(|object| object.name).chain(missing.into_iter().map(|missing| missing.name)).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// Whether what is left of a closure needs this object.
+fn is_asked_for(object: &Loaded, closure: &Closure) -> bool {
+    let mut all = closure.objects.iter().map(|object| &object.facts).chain([&closure.program]);
+    all.any(|facts| facts.needed.contains(&object.name))
 }
 
 /// The `lib` folder of a variant, by its real path.

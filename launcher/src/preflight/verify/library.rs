@@ -4,10 +4,10 @@ use std::path::Path;
 
 use torchlift_schema::{Finding, Place};
 
-use crate::preflight::code;
 use crate::preflight::elf::{ElfError, ElfFacts};
 use crate::preflight::loader::{Closure, HostLibraries, LibraryPath, Missing, MissingReason, MissingVersion};
 use crate::preflight::symbols::Unresolved;
+use crate::preflight::{code, isa};
 
 /// What is wrong with a program's closure, for the program itself at `place`.
 pub(super) fn findings(
@@ -129,12 +129,7 @@ pub(super) fn empty_element(library_path: &LibraryPath, place: &Place) -> Option
 
 /// A finding for a program that the host's CPU does not run, if it is one.
 pub(super) fn wrong_cpu(program: &ElfFacts, host: &HostLibraries, binary: &Path, place: &Place) -> Option<Finding> {
-    let is_run = match (host.arch.as_str(), program.arch.as_str()) {
-        (host, program) if host == program => true,
-        // Kernels run the older sibling too, when it is configured; its loader is looked for like any other.
-        ("x86_64", "i686" | "x86_64-x32") | ("aarch64", "arm") => true,
-        _ => false,
-    };
+    let is_run = isa::is_run_on(&program.arch, &host.arch);
     (!is_run).then(|| {
         let message = format!("`{}` is for {}, the host is {}", binary.display(), program.arch, host.arch);
         Finding::error(code::WRONG_ARCHITECTURE, place.clone(), message)

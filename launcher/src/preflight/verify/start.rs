@@ -76,7 +76,8 @@ pub fn check(question: StartQuestion<'_>, host: &HostLibraries, cache: &mut Dige
     findings
 }
 
-fn not_startable(program: &Path, place: &Place) -> Option<Finding> {
+/// Why a program cannot be started, if its file alone says so.
+pub fn not_startable(program: &Path, place: &Place) -> Option<Finding> {
     let shown = program.display();
     let metadata = match fs_err::metadata(program) {
         Ok(metadata) => metadata,
@@ -174,8 +175,8 @@ fn cpu_level(envelope: &Envelope, host: &HostLibraries, place: &Place) -> Option
     Some(Finding::error(code::CPU_LACKS, place.clone(), message).remedy(remedy))
 }
 
-/// Findings for files that are not what the envelope says.
-fn changed(
+/// Findings for files that are not what the envelope says; `closure` is what the loader would load, where that is known.
+pub fn changed(
     envelope: &Envelope,
     question: StartQuestion<'_>,
     closure: Option<&Closure>,

@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use camino::Utf8Path;
 use torchlift::preflight::fatbin::{self, FatbinProblem, GpuContent};
 use torchlift::preflight::fit::{self, LibraryCode, Role};
 use torchlift::preflight::verify::{Inspection, VariantFolder};
@@ -23,25 +22,25 @@ pub(super) struct GpuCode {
     by_path: BTreeMap<PathBuf, Option<GpuContent>>,
 }
 
-/// A program that was looked at.
-pub(super) struct Looked<'a> {
+/// A program that was looked at, and the cards that it is for.
+pub(super) struct Code<'a> {
     pub(super) host: &'a HostBuild,
     pub(super) gpus: &'a HostGpus,
     /// The file that has its bytes now.
-    pub(super) binary: &'a Utf8Path,
+    pub(super) binary: &'a Path,
     pub(super) inspection: &'a Inspection,
 }
 
 impl GpuCode {
     /// Findings about the cards of a host; none where its cards are not known, or it has none.
-    pub(super) fn findings<'l>(&mut self, looked: &Looked<'l>) -> Vec<Finding> {
-        let Gpus::Known(devices) = &looked.gpus.machine.gpus else { return Vec::new() };
+    pub(super) fn findings<'l>(&mut self, code: &Code<'l>) -> Vec<Finding> {
+        let Gpus::Known(devices) = &code.gpus.machine.gpus else { return Vec::new() };
         if devices.is_empty() {
             return Vec::new();
         }
-        let (here, elsewhere) = looked.objects();
-        let program = looked.binary.as_std_path();
-        let name = looked.host.bin.rsplit('/').next().unwrap_or_default();
+        let (here, elsewhere) = code.objects();
+        let program = code.binary;
+        let name = code.host.bin.rsplit('/').next().unwrap_or_default();
         for (_, path) in elsewhere.iter().copied().chain([(name, program)]) {
             // What cannot be read has a finding of the loader's already.
             self.by_path.entry(path.to_owned()).or_insert_with(|| fatbin::read(path).ok().flatten());
@@ -54,20 +53,20 @@ impl GpuCode {
                 Some(LibraryCode { name, role, content, toolkit: None })
             })
             .collect();
-        let libraries: Vec<LibraryCode<'_>> = outside.iter().cloned().chain(looked.of_variant(&here)).collect();
+        let libraries: Vec<LibraryCode<'_>> = outside.iter().cloned().chain(code.of_variant(&here)).collect();
         let question = fit::Question {
-            place: Place::host(&looked.host.name),
+            place: Place::host(&code.host.name),
             devices,
-            driver: looked.gpus.machine.driver.as_ref(),
-            gfx_override: looked.gpus.machine.gfx_override.as_deref(),
+            driver: code.gpus.machine.driver.as_ref(),
+            gfx_override: code.gpus.machine.gfx_override.as_deref(),
             libraries: &libraries,
         };
         let mut findings = fit::check(&question).findings;
         // What could not be read was not judged. Of a variant's own `libtorch inspect` tells it.
         findings.extend(
-            outside.iter().filter_map(|library| {
-                Some(damaged(&looked.host.name, library.name, library.content.problems.first()?))
-            }),
+            outside
+                .iter()
+                .filter_map(|library| Some(damaged(&code.host.name, library.name, library.content.problems.first()?))),
         );
         findings
     }
@@ -83,7 +82,7 @@ fn damaged(host: &str, name: &str, problem: &FatbinProblem) -> Finding {
 /// A library that would be loaded: by what name, from which file.
 type Object<'a> = (&'a str, &'a Path);
 
-impl<'a> Looked<'a> {
+impl<'a> Code<'a> {
     /// The libraries that would be loaded, those in the variant first and then the others.
     fn objects(&self) -> (Vec<Object<'a>>, Vec<Object<'a>>) {
         let variant = self.host.libtorch.as_ref().filter(|_| self.gpus.variant.is_some());

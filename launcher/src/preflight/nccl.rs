@@ -12,7 +12,7 @@ use object::endian::Endianness;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 
 use super::elf::{ElfError, check_magic};
-use super::map::MappedFile;
+use super::map;
 
 /// What stands before the version, behind the maker's letter.
 const BANNER: &[u8] = b"CCL version ";
@@ -54,14 +54,18 @@ impl fmt::Display for Collectives {
 /// # Errors
 /// When it cannot be read as ELF.
 pub fn read(path: &Path) -> Result<Option<Collectives>, ElfError> {
-    let map = MappedFile::open(path).map_err(|source| ElfError::Unreadable { path: path.to_owned(), source })?;
-    check_magic(&map, path)?;
+    map::look(path, |bytes| parse(bytes, path))
+        .map_err(|source| ElfError::Unreadable { path: path.to_owned(), source })?
+}
+
+fn parse(bytes: &[u8], path: &Path) -> Result<Option<Collectives>, ElfError> {
+    check_magic(bytes, path)?;
     // There are none for 32 bits.
-    if map.get(4) != Some(&2) {
+    if bytes.get(4) != Some(&2) {
         return Ok(None);
     }
-    let places = places(&map).map_err(|what| ElfError::Damaged { path: path.to_owned(), what })?;
-    Ok(places.into_iter().find_map(|place| find(&map[place])))
+    let places = places(bytes).map_err(|what| ElfError::Damaged { path: path.to_owned(), what })?;
+    Ok(places.into_iter().find_map(|place| find(&bytes[place])))
 }
 
 /// The section of constants, or all that is loaded where sections are not named. Each lies in the file.

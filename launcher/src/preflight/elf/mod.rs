@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub(super) use image::{Image, with_image};
 pub use version::{Version, highest};
 
-use super::map::MappedFile;
+use super::map;
 
 /// Word size of an ELF file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -176,8 +176,8 @@ pub enum ElfError {
 /// # Errors
 /// One kind for each thing a person can mend.
 pub fn read(path: &Path) -> Result<ElfFacts, ElfError> {
-    let map = MappedFile::open(path).map_err(|source| ElfError::Unreadable { path: path.to_owned(), source })?;
-    parse(&map, path)
+    map::look(path, |bytes| parse(bytes, path))
+        .map_err(|source| ElfError::Unreadable { path: path.to_owned(), source })?
 }
 
 /// The facts of `bytes`; `path` is only named in errors.

@@ -25,7 +25,7 @@ pub use isa::toolkit as toolkit_of_ptx;
 pub use problem::{FatbinDamage, FatbinProblem};
 
 use super::elf::{self, ElfError};
-use super::map::MappedFile;
+use super::map;
 use section::{Layout, Maker, Place};
 use tally::Tally;
 
@@ -35,8 +35,8 @@ use tally::Tally;
 /// When it cannot be read as ELF, as [`super::elf::read`]. Damage in the GPU code itself is no error: it stands in
 /// [`GpuContent::problems`], beside what could be read.
 pub fn read(path: &Path) -> Result<Option<GpuContent>, ElfError> {
-    let map = MappedFile::open(path).map_err(|source| ElfError::Unreadable { path: path.to_owned(), source })?;
-    parse(&map, path)
+    map::look(path, |bytes| parse(bytes, path))
+        .map_err(|source| ElfError::Unreadable { path: path.to_owned(), source })?
 }
 
 /// The GPU code in `bytes`, which are those of an ELF file; `path` is only named in errors.

@@ -10,7 +10,7 @@ use torchlift_schema::host::{LibcFacts, LibcFlavour, SystemLibrary};
 use super::{Problems, Question};
 use crate::preflight::elf::{self, Version};
 use crate::preflight::loader::{self, LibraryPath};
-use crate::preflight::map::MappedFile;
+use crate::preflight::map;
 
 /// What programs with C++ and Rust in them need of a system beside the C library, by their names for the loader.
 const LIBRARIES: [&str; 6] =
@@ -65,7 +65,10 @@ fn library(name: &str, versions: Vec<String>, path: &Path) -> SystemLibrary {
 
 /// The version that glibc's own file states: `GNU C Library (Debian GLIBC 2.36-9) stable release version 2.36.`
 fn banner(path: &Path) -> Option<String> {
-    let bytes = MappedFile::open(path).ok()?;
+    map::look(path, banner_in).ok()?
+}
+
+fn banner_in(bytes: &[u8]) -> Option<String> {
     let at = bytes.windows(BANNER.len()).position(|window| window == BANNER)?;
     let rest = bytes.get(at + BANNER.len()..)?;
     let end = rest.iter().position(|byte| !byte.is_ascii_digit() && *byte != b'.')?;
@@ -77,8 +80,8 @@ fn banner(path: &Path) -> Option<String> {
 fn musl(question: &Question<'_>) -> Option<LibcFacts> {
     let path = PathBuf::from(format!("/lib/ld-musl-{}.so.1", question.arch));
     let file = question.roots.path(&path);
-    let bytes = MappedFile::open(&file).ok()?;
-    Some(LibcFacts::new(LibcFlavour::Musl, musl_version(&bytes), path.to_string_lossy()))
+    let version = map::look(&file, musl_version).ok()?;
+    Some(LibcFacts::new(LibcFlavour::Musl, version, path.to_string_lossy()))
 }
 
 /// The version that musl's file states: a string of its own, `1.2.5`, the only one of that form.

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::preflight::map::MappedFile;
+use crate::preflight::map;
 
 const OLD_MAGIC: &[u8] = b"ld.so-1.7.0";
 const NEW_MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
@@ -35,7 +35,7 @@ pub struct LdCache {
 impl LdCache {
     /// Reads the cache at `path`; empty when there is none or it is damaged.
     pub fn read(path: &Path) -> Self {
-        MappedFile::open(path).map(|bytes| Self::parse(&bytes)).unwrap_or_default()
+        map::look(path, Self::parse).unwrap_or_default()
     }
 
     /// Reads a cache from its bytes.

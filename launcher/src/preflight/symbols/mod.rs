@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 
 use super::digest::hex;
 use super::elf::{ElfError, Image, check_magic, with_image};
-use super::map::MappedFile;
+use super::map;
 
 pub use unresolved::{Unresolved, unresolved, unresolved_strings};
 
@@ -69,8 +69,8 @@ pub struct ExportedSymbols {
 /// # Errors
 /// As [`super::elf::read`].
 pub fn read(path: &Path) -> Result<ExportedSymbols, ElfError> {
-    let map = MappedFile::open(path).map_err(|source| ElfError::Unreadable { path: path.to_owned(), source })?;
-    parse(&map, path)
+    map::look(path, |bytes| parse(bytes, path))
+        .map_err(|source| ElfError::Unreadable { path: path.to_owned(), source })?
 }
 
 /// What `bytes` export; `path` is only named in errors.

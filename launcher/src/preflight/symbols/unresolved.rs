@@ -35,12 +35,11 @@ pub struct Unresolved {
 /// # Errors
 /// When one of them cannot be read as ELF.
 pub fn unresolved(objects: &[&Path]) -> Result<Vec<Unresolved>, ElfError> {
-    let maps = open(objects)?;
     // The loader puts only files of one class together; any other is told as damaged.
-    match maps.first().and_then(|(_, map)| map.get(4)) {
-        Some(1) => of_class::<elf::FileHeader32<Endianness>>(&maps),
-        _ => of_class::<elf::FileHeader64<Endianness>>(&maps),
-    }
+    look_at(objects, |maps| match maps.first().and_then(|(_, map)| map.get(4)) {
+        Some(1) => of_class::<elf::FileHeader32<Endianness>>(maps),
+        _ => of_class::<elf::FileHeader64<Endianness>>(maps),
+    })
 }
 
 /// The symbols with a `std::string` in their names that the first of `objects` refers to and none of them offers, but for
@@ -51,11 +50,10 @@ pub fn unresolved(objects: &[&Path]) -> Result<Vec<Unresolved>, ElfError> {
 /// # Errors
 /// When one of them cannot be read as ELF.
 pub fn unresolved_strings(objects: &[&Path]) -> Result<Vec<String>, ElfError> {
-    let maps = open(objects)?;
-    match maps.first().and_then(|(_, map)| map.get(4)) {
-        Some(1) => strings_of_class::<elf::FileHeader32<Endianness>>(&maps),
-        _ => strings_of_class::<elf::FileHeader64<Endianness>>(&maps),
-    }
+    look_at(objects, |maps| match maps.first().and_then(|(_, map)| map.get(4)) {
+        Some(1) => strings_of_class::<elf::FileHeader32<Endianness>>(maps),
+        _ => strings_of_class::<elf::FileHeader64<Endianness>>(maps),
+    })
 }
 
 fn strings_of_class<H: FileHeader<Endian = Endianness>>(maps: &[(&Path, MappedFile)]) -> Result<Vec<String>, ElfError> {
@@ -85,15 +83,20 @@ fn is_of_std(name: &[u8]) -> bool {
     STARTS.iter().any(|start| name.starts_with(start))
 }
 
-fn open<'p>(objects: &[&'p Path]) -> Result<Vec<(&'p Path, MappedFile)>, ElfError> {
+/// Shows `look` all of `objects` at once.
+fn look_at<T>(
+    objects: &[&Path],
+    look: impl FnOnce(&[(&Path, MappedFile)]) -> Result<T, ElfError>,
+) -> Result<T, ElfError> {
+    let unreadable = |path: &Path, source| ElfError::Unreadable { path: path.to_owned(), source };
     let mut maps = Vec::new();
     for path in objects {
-        let unreadable = |source| ElfError::Unreadable { path: path.to_path_buf(), source };
-        let map = MappedFile::open(path).map_err(unreadable)?;
-        check_magic(&map, path)?;
-        maps.push((*path, map));
+        maps.push((*path, MappedFile::open(path).map_err(|source| unreadable(path, source))?));
     }
-    Ok(maps)
+    let found = maps.iter().try_for_each(|(path, map)| check_magic(map, path)).and_then(|()| look(&maps));
+    // Asked before anything is said of what was found: a file that was cut short meanwhile looks damaged.
+    maps.iter().try_for_each(|(path, map)| map.check().map_err(|source| unreadable(path, source)))?;
+    found
 }
 
 fn of_class<H: FileHeader<Endian = Endianness>>(maps: &[(&Path, MappedFile)]) -> Result<Vec<Unresolved>, ElfError> {

@@ -43,6 +43,16 @@ impl Subject {
         let cuobjdump = tools.iter().map(|tool| tool.join("nvidia/cu13/bin/cuobjdump")).find(|file| file.is_file());
         library.is_file().then_some(Self { library, cuobjdump })
     }
+
+    /// The folder that the library lies in, and all files there.
+    pub(super) fn libraries(&self) -> Result<(Utf8PathBuf, Vec<Utf8PathBuf>), CommandError> {
+        let failed = |what: String| CommandError::new(exit_code::BUILD, what);
+        let folder = self.library.parent().ok_or_else(|| failed(format!("`{}` has no folder", self.library)))?;
+        let all =
+            folder.read_dir_utf8().map_err(|error| failed(format!("`{folder}` cannot be read")).because(error))?;
+        let files = all.flatten().map(|entry| entry.into_path()).filter(|file| file.is_file()).collect();
+        Ok((folder.to_owned(), files))
+    }
 }
 
 fn entries(folder: &Utf8Path) -> Vec<Utf8PathBuf> {
@@ -61,9 +71,7 @@ pub fn figures(reader: &Utf8Path, subject: &Subject) -> Result<Vec<Figure>, Comm
         ours.push(taken);
         plain.push(read_whole(library)?);
     }
-    let bytes = fs_err::metadata(library).map_or(0, |metadata| metadata.len());
-    #[expect(clippy::cast_precision_loss, reason = "for people")]
-    let name = format!("GPU code of libtorch_cuda.so ({:.1} GB), warm", bytes as f64 / 1e9);
+    let name = format!("GPU code of libtorch_cuda.so ({:.1} GB), warm", gigabytes(size(library)));
     let figure = |yardstick| Figure {
         name: name.clone(),
         ours: median_ms(&ours),
@@ -90,6 +98,17 @@ fn private_kib(output: &Output) -> Result<u32, CommandError> {
     let said = String::from_utf8_lossy(&output.stderr);
     let number = said.split_once(MEMORY).and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
     number.ok_or_else(|| CommandError::new(exit_code::BUILD, "the reader of GPU code did not say what memory it holds"))
+}
+
+/// Bytes of a file; 0 when it is not there.
+pub(super) fn size(file: &Utf8Path) -> u64 {
+    fs_err::metadata(file).map_or(0, |metadata| metadata.len())
+}
+
+/// Bytes in thousands of millions.
+#[expect(clippy::cast_precision_loss, reason = "what has more than 9 PB is no libtorch")]
+pub(super) fn gigabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e9
 }
 
 /// How long it takes to read a file from its beginning to its end.

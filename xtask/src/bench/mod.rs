@@ -4,6 +4,7 @@
 
 pub mod build;
 pub mod demo;
+pub mod digest;
 pub mod gpu_code;
 pub mod hosts;
 pub mod launch;

@@ -58,8 +58,8 @@ pub fn run(args: &BenchArgs, context: &Context) -> Result<u8, CommandError> {
     match Places::from_env(&context.env).ok().as_ref().and_then(bench::gpu_code::Subject::find) {
         Some(subject) => {
             figures.extend(bench::gpu_code::figures(&tools.join("examples/gpu_code"), &subject)?);
-            let (xtask, digests) = (tools.join("xtask"), tools.join("examples/digests"));
-            figures.extend(bench::tree::figures(&xtask, &digests, &subject, &folder)?);
+            figures.extend(bench::tree::figures(&tools.join("xtask"), &subject, &folder)?);
+            figures.extend(bench::digest::figures(&tools.join("examples/digests"), &subject)?);
         }
         None => say(
             "the GPU code of `libtorch_cuda.so` is not measured: `cargo xtask test` fetches a libtorch that has some",

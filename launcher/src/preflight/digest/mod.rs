@@ -22,8 +22,9 @@ pub use cache::DigestCache;
 
 /// Bytes read at a time, where they are: large enough for a disk's read-ahead, small enough for a core's second-level cache.
 const CHUNK: usize = 256 * 1024;
-/// Bytes mapped at a time: beside them, what it takes to map them is nothing, and a process has enough addresses for one a core.
-const WINDOW: usize = 4 * 1024 * 1024;
+/// Bytes mapped at a time. Smaller ones cost more to map, and of larger ones a core waits until a disk has given all of them
+/// where it could already hash the first.
+const WINDOW: usize = 2 * 1024 * 1024;
 /// Bytes hashed between two requests for what comes later.
 const STEP: usize = 512;
 /// How far ahead that is, in bytes: as long as it takes from memory to the core, some hundred nanoseconds, with some to spare.

@@ -45,7 +45,8 @@ impl Clock {
     }
 }
 
-/// Lets time pass, so that what happens meanwhile is found together. Never a way to wait for something.
+/// Lets time pass, so that what happens meanwhile is found together, or before something that tells nobody when it changes is
+/// asked again. Never a way to wait for what can be waited for.
 #[expect(clippy::disallowed_methods, reason = "this is the clock")]
 pub(crate) fn pause(duration: Duration) {
     std::thread::sleep(duration);

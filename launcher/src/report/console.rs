@@ -5,8 +5,9 @@
 use std::collections::VecDeque;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
+use std::time::Duration;
 
-use torchlift_schema::exit_code;
+use torchlift_schema::{Finding, exit_code};
 
 use super::record::Record;
 use super::verdict::{self, Verdict};
@@ -30,6 +31,17 @@ pub(crate) fn print(text: &str) {
 /// A warning for people, on one line.
 pub(crate) fn warning(message: &str) -> String {
     format!("warning: {}\n", visible(message))
+}
+
+/// That a file may yet become what its envelope says, and for how long it is looked at again.
+pub(crate) fn settling(finding: &Finding, patience: Duration) -> String {
+    let file = finding.place.file.as_deref().unwrap_or_default();
+    let host = finding.place.host.as_ref().map(|host| format!(" of host `{host}`")).unwrap_or_default();
+    let seconds = patience.as_secs();
+    let text = format!(
+        "`{file}`{host} is not the file of its envelope; a network file system may show it as it was: looking again for up to {seconds} s"
+    );
+    format!("note: {}\n", visible(&text))
 }
 
 /// The line at the start.

@@ -11,7 +11,7 @@ use torchlift_schema::{Finding, exit_code};
 
 use super::flags::{Format, RunOptions};
 use super::watchers::Watchers;
-use super::{lookup, preflight};
+use super::{lookup, preflight, settle};
 use crate::allocator::port::PortError;
 use crate::clock::{self, Moment};
 use crate::dispatcher::{self, DispatchError};
@@ -45,7 +45,14 @@ pub fn execute(request: RunRequest, options: RunOptions) -> Result<u8, CommandEr
         return show(&planned, options.format);
     }
     let mut findings = std::mem::take(&mut planned.warnings);
-    findings.extend(preflight::check(&request, &planned));
+    findings.extend(settle::check(
+        || preflight::check(&request, &planned, options.is_paranoid),
+        |finding| {
+            if !options.is_quiet {
+                console::print(&console::settling(finding, settle::PATIENCE))
+            }
+        },
+    ));
     if let Some(code) = code::exit_code(&findings) {
         return Err(CommandError::findings(code, "the run was not started", findings));
     }
@@ -74,7 +81,7 @@ pub struct Look {
 pub fn look(request: &RunRequest) -> Result<Look, CommandError> {
     let mut planned = build(request)?;
     let mut findings = std::mem::take(&mut planned.warnings);
-    findings.extend(preflight::check(request, &planned));
+    findings.extend(preflight::check(request, &planned, false));
     let (ranks, hosts) = (planned.plan.world_size(), planned.plan.hosts.len());
     let too_few_files = limit::check(hosts, ranks).err().map(|too_few| (too_few.needed, too_few.hard));
     Ok(Look { ranks, hosts, findings, too_few_files })

@@ -32,6 +32,9 @@ pub struct RunFlags {
     /// Time between the first signal and SIGKILL, such as `30s`, `1m` or `500ms`
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s", help_heading = "Run")]
     pub grace: Duration,
+    /// Read programs and libraries whole before the start, whatever is remembered of their digests
+    #[arg(long, help_heading = "Run")]
+    pub paranoid: bool,
     /// Folder that gets a folder for each run
     #[arg(long, value_name = "DIR", default_value = RUNS_DIR, help_heading = "Run")]
     pub runs: PathBuf,
@@ -54,11 +57,11 @@ impl RunFlags {
 
     /// How the run is shown.
     pub fn options(&self) -> RunOptions {
-        RunOptions { format: self.format, is_quiet: self.quiet, is_dry_run: self.dry_run }
+        RunOptions { format: self.format, is_quiet: self.quiet, is_dry_run: self.dry_run, is_paranoid: self.paranoid }
     }
 }
 
-/// How a run is shown.
+/// How a run is shown, and how hard is looked before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunOptions {
     /// What stdout is for.
@@ -67,6 +70,8 @@ pub struct RunOptions {
     pub is_quiet: bool,
     /// Whether the plan is printed and nothing started.
     pub is_dry_run: bool,
+    /// Whether every file that has a digest is read for it now.
+    pub is_paranoid: bool,
 }
 
 /// What stdout is for.

@@ -9,6 +9,7 @@ mod execute;
 mod flags;
 mod lookup;
 mod preflight;
+mod settle;
 mod watchers;
 
 pub(crate) use arguments::RunArgs;

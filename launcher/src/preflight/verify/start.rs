@@ -251,6 +251,8 @@ fn difference(
             format!("cannot tell whether `{shown}` is the file of the envelope: {reason}")
         }
     };
+    let mut place = place.clone();
+    place.file = Some(shown.to_string());
     let remedy = match found {
         Err(DigestError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {
             "let this user read it (`chmod +r`): what an envelope names is started only if its bytes are the expected ones"
@@ -260,7 +262,7 @@ fn difference(
         }
         _ => "build again, or bring back the file that was built",
     };
-    Some(Finding::error(code, place.clone(), message).remedy(remedy))
+    Some(Finding::error(code, place, message).remedy(remedy))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub fn run_id(wall: Duration, pid: u32) -> String {
 }
 
 /// A stamp such as `2026-11-30T14:23:05.118Z`.
-pub(crate) fn stamp(wall: Duration) -> String {
+pub fn stamp(wall: Duration) -> String {
     let seconds = wall.as_secs();
     let (year, month, day) = civil(seconds / 86_400);
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);

@@ -15,6 +15,7 @@ use super::{Execution, prepare};
 use crate::cargo::{self, CargoError, CargoRun, Signals};
 use crate::error::CommandError;
 use crate::plan::{Build, BuildKey, BuildPlan};
+use crate::report::events::BuildEvents;
 use crate::toolchain::Env;
 
 /// How builds are made.
@@ -36,9 +37,10 @@ pub(super) fn build_all(
     execution: &Execution<'_>,
     env: &Env,
     signals: &Signals,
+    events: &BuildEvents,
 ) -> Result<BTreeMap<BuildKey, CargoRun>, CommandError> {
     let plan = execution.plan;
-    let results = run_all(execution, env, signals)?;
+    let results = run_all(execution, env, signals, events)?;
     let left = plan.builds.len().saturating_sub(results.len());
     let mut runs = BTreeMap::new();
     let mut failures: Vec<(&Build, CargoError)> = Vec::new();
@@ -51,7 +53,12 @@ pub(super) fn build_all(
     if failures.is_empty() { Ok(runs) } else { Err(failed(plan, failures, left)) }
 }
 
-fn run_all(execution: &Execution<'_>, env: &Env, signals: &Signals) -> Result<Results, CommandError> {
+fn run_all(
+    execution: &Execution<'_>,
+    env: &Env,
+    signals: &Signals,
+    events: &BuildEvents,
+) -> Result<Results, CommandError> {
     let Execution { plan, effort, .. } = execution;
     let workers = effort.at_once.clamp(1, plan.builds.len().max(1));
     let pool = (workers > 1).then(|| pool(*effort)).transpose()?;
@@ -69,8 +76,10 @@ fn run_all(execution: &Execution<'_>, env: &Env, signals: &Signals) -> Result<Re
             }
             let mut progress = board.begin(build, &plan.program.name, execution.packages);
             let result = prepare::prepare(build).and_then(|()| {
-                cargo::run(build, &plan.program, &plan.workspace, env, pool.as_ref(), signals, &mut progress)
+                let mut watcher = events.cargo(build, &mut progress);
+                cargo::run(build, &plan.program, &plan.workspace, env, pool.as_ref(), signals, &mut watcher)
             });
+            events.cargo_ended(build, &result);
             progress.end();
             let is_interrupt = matches!(result, Err(CargoError::Interrupted { .. }));
             if is_interrupt || (result.is_err() && !effort.keep_going) {

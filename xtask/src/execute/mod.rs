@@ -33,6 +33,7 @@ use crate::cluster::Accept;
 use crate::error::CommandError;
 use crate::plan::{Build, BuildPlan};
 use crate::report::build::{BuildReport, BuildResult, HostResult};
+use crate::report::events::BuildEvents;
 use crate::report::progress::Console;
 use crate::toolchain::Env;
 use crate::verify::Knowledge;
@@ -81,8 +82,18 @@ pub struct Executed {
 pub fn execute(execution: Execution<'_>) -> Result<Executed, CommandError> {
     let clock = Clock::start();
     let started = clock.now();
+    let lock = WorkspaceLock::take(&execution.plan.workspace, execution.env, execution.console)?;
+    let events = BuildEvents::begin(execution.plan, execution.console);
+    let mut executed = carry_out(execution, &lock, &events);
+    if let Ok(executed) = &mut executed {
+        executed.report.elapsed_ms = milliseconds(clock.now().since(started));
+    }
+    events.finished(&executed);
+    executed
+}
+
+fn carry_out(execution: Execution<'_>, lock: &WorkspaceLock, events: &BuildEvents) -> Result<Executed, CommandError> {
     let plan = execution.plan;
-    let lock = WorkspaceLock::take(&plan.workspace, execution.env, execution.console)?;
     let mut env = execution.env.clone();
     env.insert(TORCHLIFT_INTERNAL_BUILD_LOCK.into(), lock.file().as_std_path().into());
     execution.console.colour(&mut env);
@@ -92,7 +103,7 @@ pub fn execute(execution: Execution<'_>) -> Result<Executed, CommandError> {
     let signals = Signals::hold()
         .map_err(|error| CommandError::new(exit_code::BUILD, "signals cannot be held back").because(error))?;
 
-    let runs = builds::build_all(&execution, &env, &signals)?;
+    let runs = builds::build_all(&execution, &env, &signals, events)?;
     let source = execution.source.clone().with_lock_of(&plan.workspace);
     let digests = match &execution.digests {
         Some(file) => DigestCache::open(file.as_std_path()),
@@ -103,6 +114,9 @@ pub fn execute(execution: Execution<'_>) -> Result<Executed, CommandError> {
     let (staged, digests) = publish::stage(plan, &runs, digests, interrupt)?;
     let question = verify::question(&execution, &staged);
     let (verified, mut digests) = verify::verify(plan, question, &source, digests, interrupt)?;
+    for (host, not_checked) in &verified.not_checked {
+        events.verified(host, not_checked);
+    }
     let envelopes = envelope::stage(plan, &verified)?;
     interrupt.check()?;
     let results = publish::publish(plan, staged, envelopes)?;
@@ -126,8 +140,9 @@ pub fn execute(execution: Execution<'_>) -> Result<Executed, CommandError> {
             })
             .collect(),
         findings: execution.warnings.iter().cloned().chain(verified.warnings).collect(),
-        elapsed_ms: milliseconds(clock.now().since(started)),
+        elapsed_ms: 0,
     };
+    report.hosts.iter().for_each(|host| events.published(host));
     Ok(Executed { report, envelopes: verified.envelopes })
 }
 

@@ -5,6 +5,7 @@
 pub mod build;
 pub mod clean;
 pub mod doctor;
+pub mod events;
 pub mod fetch;
 pub mod libtorch;
 pub mod progress;

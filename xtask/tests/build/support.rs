@@ -151,7 +151,8 @@ impl Project {
             .flatten()
             .filter(|entry| entry.file_type().is_file())
             .map(|entry| entry.path().strip_prefix(&base).unwrap().display().to_string())
-            .filter(|name| name != ".lock")
+            // What goes on is no result.
+            .filter(|name| ![".lock", "events.ndjson"].contains(&name.as_str()))
             .collect();
         files.sort();
         files

@@ -15,8 +15,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use torchlift::clock::{Clock, Moment};
-
-use crate::cargo::Watchdog;
+use torchlift::process::watchdog::Watchdog;
 
 /// Bytes that are kept of each pipe; what `cargo metadata` says of a large workspace has some 10 MB.
 const MOST: u64 = 64 << 20;

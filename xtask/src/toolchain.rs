@@ -230,6 +230,24 @@ pub fn output(command: &mut Command) -> io::Result<Output> {
     command.output()
 }
 
+/// What a tool says on stdout, without the line's end; none where it cannot be started, fails, or says what is no text.
+pub fn said(command: &mut Command, run: Run<'_>) -> Option<String> {
+    let output =
+        run(command.stdin(Stdio::null()).stderr(Stdio::null())).ok().filter(|output| output.status.success())?;
+    String::from_utf8(output.stdout).ok().map(|text| text.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+/// How the tools of a project are asked.
+#[derive(Clone, Copy)]
+pub struct Tools<'a> {
+    /// Their environment.
+    pub env: &'a Env,
+    /// The cargo that is called.
+    pub cargo: &'a OsString,
+    /// How each is run.
+    pub run: Run<'a>,
+}
+
 /// The rustc that cargo would call with this environment.
 pub fn rustc_program(env: &Env) -> OsString {
     env.get(OsStr::new("RUSTC")).cloned().unwrap_or_else(|| "rustc".into())
@@ -275,22 +293,22 @@ impl RustcFacts {
     }
 
     /// Whether the standard library for `target` is there; none where rustc does not say.
-    pub fn has_std(env: &Env, folder: &Utf8Path, target: &str) -> Option<bool> {
-        let rustc = rustc_program(env);
-        let ask = ["--print", "target-libdir", "--target", target];
-        let asked = duct::cmd(rustc, ask).dir(folder).full_env(env).stdin_null().stderr_null().read().ok()?;
+    pub fn has_std(env: &Env, folder: &Utf8Path, target: &str, run: Run<'_>) -> Option<bool> {
+        let mut command = Command::new(rustc_program(env));
+        command.args(["--print", "target-libdir", "--target", target]).current_dir(folder).env_clear().envs(env);
+        let asked = said(&mut command, run)?;
         let entries = Utf8Path::new(asked.trim()).read_dir_utf8().into_iter().flatten().flatten();
         Some(entries.into_iter().any(|entry| entry.file_name().starts_with("libstd-")))
     }
 
     /// The features that the code for `target` may use with these flags, by rustc's names; none where rustc does not say,
     /// which the build then tells.
-    pub fn features(env: &Env, folder: &Utf8Path, target: &str, flags: &[String]) -> Option<Vec<String>> {
-        let rustc = rustc_program(env);
-        let ask = ["--print", "cfg", "--target", target].into_iter().chain(flags.iter().map(String::as_str));
-        let asked = duct::cmd(rustc, ask).dir(folder).full_env(env).stdin_null().stderr_null();
+    pub fn features(env: &Env, folder: &Utf8Path, target: &str, flags: &[String], run: Run<'_>) -> Option<Vec<String>> {
+        let mut command = Command::new(rustc_program(env));
+        command.args(["--print", "cfg", "--target", target]).args(flags).current_dir(folder).env_clear().envs(env);
+        let asked = said(&mut command, run)?;
         let feature = |line: &str| Some(line.strip_prefix("target_feature=\"")?.strip_suffix('"')?.to_owned());
-        Some(asked.read().ok()?.lines().filter_map(feature).collect())
+        Some(asked.lines().filter_map(feature).collect())
     }
 }
 

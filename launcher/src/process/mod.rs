@@ -16,3 +16,4 @@ pub(crate) mod message;
 pub mod signal;
 pub mod spawn;
 pub(crate) mod tree;
+pub mod watchdog;

@@ -5,6 +5,7 @@
 pub mod build;
 pub mod demo;
 pub mod digest;
+pub mod doctor;
 pub mod gpu_code;
 pub mod hosts;
 pub mod launch;

@@ -8,11 +8,9 @@ mod locks;
 mod message;
 mod run;
 mod signals;
-mod watchdog;
 
 pub use config::ConfigFacts;
 pub(crate) use locks::describe as describe_process;
 pub use message::{CargoEvent, CrateTime, Watcher};
 pub use run::{CargoError, CargoRun, run};
 pub use signals::Signals;
-pub(crate) use watchdog::Watchdog;

@@ -15,11 +15,11 @@ use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use torchlift::clock::{Clock, Moment};
+use torchlift::process::watchdog::Watchdog;
 
 use super::locks;
 use super::message::{CargoEvent, CrateTime, Messages, Watcher};
 use super::signals::{Heard, Signals};
-use super::watchdog::Watchdog;
 use crate::plan::Build;
 use crate::toolchain::Env;
 use crate::workspace::Program;

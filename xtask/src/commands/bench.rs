@@ -45,11 +45,12 @@ pub fn run(args: &BenchArgs, context: &Context) -> Result<u8, CommandError> {
         CommandError::new(exit_code::BUILD, "cannot make a temporary folder").because(error).hint("set TMPDIR")
     })?;
     let folder = Utf8PathBuf::from(scratch.path().to_string_lossy().into_owned());
-    let mut figures = bench::launch::figures(&tools.join("torchlift"), &folder)?;
+    let mut figures = bench::launch::figures(&tools.join("torchlift"))?;
     // First, since it makes what the figure of a build needs: a libtorch and a build of the trainer.
     let demo = bench::demo::figures(&tools.join("xtask"))?;
     figures.extend(bench::build::figures(&tools.join("xtask"), &root, context)?);
     figures.extend(demo);
+    figures.extend(bench::doctor::figures(&tools.join("xtask"), &root.join("fixtures/projects/tch-train"), &folder)?);
     let hosts = bench::hosts::Project::copy(&tools.join("xtask"), &root, &folder)?;
     figures.extend(hosts.warm(context)?);
     if args.cold {

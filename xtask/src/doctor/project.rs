@@ -16,7 +16,7 @@ use crate::bounded;
 use crate::cluster::{FILE_NAME, lookup, overlay_path, read};
 use crate::error::CommandError;
 use crate::facts::{Overview, torch_pin};
-use crate::toolchain::RustcFacts;
+use crate::toolchain::{RustcFacts, Tools};
 use crate::workspace::{SourceId, WorkspaceFacts, resolve, source_id};
 
 /// Looks, and sends the sections of the stores, the project, the cluster and the builds.
@@ -55,10 +55,10 @@ fn with_workspace(
         return rest_unchecked(sender, "rustc gives no answer, so that nothing can be planned");
     };
     let (overview, source) = thread::scope(|scope| {
-        let source = scope.spawn(|| source_id(&workspace.root, &scene.env));
+        let source = scope.spawn(|| source_id(&workspace.root, &scene.env, run));
         let wanted = scope.spawn(|| torch_pin(&scene.cargo, &workspace, &scene.env, run));
-        let (choice, context) = (&scene.choice, &scene.context);
-        let overview = Overview::read(choice, context, &scene.env, &scene.cargo, &workspace, &rustc, wanted);
+        let tools = Tools { env: &scene.env, cargo: &scene.cargo, run };
+        let overview = Overview::read(&scene.choice, &scene.context, tools, &workspace, &rustc, wanted);
         (overview, source.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     pinned(&workspace, &overview, &mut section);

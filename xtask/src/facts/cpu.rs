@@ -10,7 +10,7 @@ use super::tools::of_rustc;
 use crate::cargo::ConfigFacts;
 use crate::cluster::Cluster;
 use crate::plan::{CpuCode, rustflags};
-use crate::toolchain::{Env, RustcFacts};
+use crate::toolchain::{RustcFacts, Tools};
 
 /// What is asked for every kind of these indices.
 pub(super) fn by_kind(
@@ -18,7 +18,7 @@ pub(super) fn by_kind(
     kinds: impl Iterator<Item = usize>,
     rustc: &RustcFacts,
     folder: &Utf8Path,
-    env: &Env,
+    Tools { env, run, .. }: Tools<'_>,
     config: &ConfigFacts,
 ) -> BTreeMap<usize, CpuCode> {
     let mut asked: BTreeMap<(String, Vec<String>), CpuCode> = BTreeMap::new();
@@ -31,8 +31,10 @@ pub(super) fn by_kind(
             continue;
         }
         let rustc_env = cluster.toolchains.get(target).map_or_else(|| env.clone(), |given| of_rustc(given, env));
-        let ask =
-            || CpuCode { features: RustcFacts::features(&rustc_env, folder, target, &flags), flags: flags.clone() };
+        let ask = || CpuCode {
+            features: RustcFacts::features(&rustc_env, folder, target, &flags, run),
+            flags: flags.clone(),
+        };
         let code = asked.entry((target.clone(), flags.clone())).or_insert_with(ask);
         codes.insert(index, code.clone());
     }

@@ -11,7 +11,7 @@ mod tools;
 mod variant;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io;
 use std::num::NonZeroUsize;
 use std::thread;
@@ -26,7 +26,7 @@ use crate::error::CommandError;
 use crate::libtorch::auto::{Chosen, Machine};
 use crate::libtorch::{Hold, Places, Stores, Variant, Wanted, wanted};
 use crate::plan::{self, ACCEPTABLE, BuildPlan, Inputs, accept};
-use crate::toolchain::{self, Env, Run, RustcFacts, output};
+use crate::toolchain::{self, Env, Run, RustcFacts, Tools, output};
 use crate::verify::Knowledge;
 use crate::workspace::{SourceId, WorkspaceFacts, source_id};
 
@@ -115,10 +115,11 @@ impl Facts {
         // The toolchain file that holds is the one that is found from where cargo will run.
         let rustc = if workspace.root == folder { rustc? } else { RustcFacts::read(&env, &workspace.root)? };
         let (overview, source) = thread::scope(|scope| {
-            let source = wants_source.then(|| scope.spawn(|| source_id(&workspace.root, &env)));
+            let source = wants_source.then(|| scope.spawn(|| source_id(&workspace.root, &env, &output)));
             // Cargo is asked for the whole graph only where there is a torch-sys in it.
             let wanted = scope.spawn(|| torch_pin(&cargo, &workspace, &env, &output));
-            let overview = Overview::read(choice, context, &env, &cargo, &workspace, &rustc, wanted);
+            let tools = Tools { env: &env, cargo: &cargo, run: &output };
+            let overview = Overview::read(choice, context, tools, &workspace, &rustc, wanted);
             (overview, source.map(join))
         });
         overview.into_facts(env, workspace, source)
@@ -188,12 +189,12 @@ impl Overview {
     pub fn read(
         choice: &Choice,
         context: &Context,
-        env: &Env,
-        cargo: &OsString,
+        tools: Tools<'_>,
         workspace: &WorkspaceFacts,
         rustc: &RustcFacts,
         wanted: thread::ScopedJoinHandle<'_, Option<Wanted>>,
     ) -> Self {
+        let Tools { env, cargo, .. } = tools;
         let file = cluster_file(choice, context, workspace);
         let reading = cluster::read(&file, &context.cwd, &cluster::lookup(env));
         let mut cluster = reading.cluster;
@@ -249,8 +250,9 @@ impl Overview {
             env,
             invocation: &context.invocation,
         });
-        let tools = tools::by_target(&overview.cluster, machines.keys().copied(), rustc, &workspace.root, env);
-        let cpu_codes = cpu::by_kind(&overview.cluster, machines.keys().copied(), rustc, &workspace.root, env, &config);
+        let target_tools = tools::by_target(&overview.cluster, machines.keys().copied(), rustc, &workspace.root, tools);
+        let cpu_codes =
+            cpu::by_kind(&overview.cluster, machines.keys().copied(), rustc, &workspace.root, tools, &config);
         let builds_dir = workspace.builds_dir(choice.builds_dir.as_deref(), &context.cwd);
         let planned = plan::plan(&Inputs {
             cluster: &overview.cluster,
@@ -264,7 +266,7 @@ impl Overview {
             machines: &machines,
             known_hosts: &known_hosts,
             cpu_codes: &cpu_codes,
-            tools: &tools,
+            tools: &target_tools,
             foreign_paths: &foreign_paths(&chosen, workspace),
             torch_pin: wanted.as_ref().map(|wanted| wanted.version.as_str()),
             invocation: &context.invocation,

@@ -7,7 +7,7 @@ use camino::Utf8Path;
 
 use crate::cluster::{Cluster, Toolchain};
 use crate::plan::TargetTools;
-use crate::toolchain::{Env, RustcFacts, is_on_path};
+use crate::toolchain::{Env, RustcFacts, Tools, is_on_path};
 
 /// The tools of every target among those of the kinds of these indices; of this machine's own only where a toolchain is
 /// given for it.
@@ -16,7 +16,7 @@ pub(super) fn by_target(
     kinds: impl Iterator<Item = usize>,
     rustc: &RustcFacts,
     folder: &Utf8Path,
-    env: &Env,
+    Tools { env, run, .. }: Tools<'_>,
 ) -> BTreeMap<String, TargetTools> {
     let targets = kinds.filter_map(|index| cluster.kinds.get(index));
     let targets: BTreeSet<&String> = targets.map(|kind| kind.target.as_ref().unwrap_or(&rustc.host)).collect();
@@ -29,8 +29,8 @@ pub(super) fn by_target(
         let is_detected = *target != rustc.host && detect(&mut toolchain, target, env);
         let env = of_rustc(&toolchain, env);
         // A rustc that says nothing is told by the cargo that calls it.
-        let rustc = toolchain.rustc.is_some().then(|| RustcFacts::read(&env, folder).ok()).flatten();
-        let has_std = RustcFacts::has_std(&env, folder, target);
+        let rustc = toolchain.rustc.is_some().then(|| RustcFacts::ask(&env, folder, run).ok()).flatten();
+        let has_std = RustcFacts::has_std(&env, folder, target, run);
         let toolchain = (given.is_some() || is_detected).then_some(toolchain);
         Some((target.clone(), TargetTools { toolchain, rustc, has_std }))
     });

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::process::Command;
 use std::time::SystemTime;
 
 use camino::{Utf8Path, Utf8PathBuf};
@@ -14,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use torchlift::preflight::digest::hex;
 
 use crate::file;
-use crate::toolchain::Env;
+use crate::toolchain::{Env, Run, output, said};
 
 /// Extensions of files that a build reads: Rust, what build scripts hand to a C, C++ or CUDA compiler, manifests.
 const SOURCE_EXTENSIONS: &[&str] = &[
@@ -105,10 +106,12 @@ fn short(commit: &str) -> &str {
 
 /// The source id of the workspace in `root` as it is now.
 ///
+/// Git is run by `run`.
+///
 /// # Errors
 /// When a source file cannot be read.
-pub fn source_id(root: &Utf8Path, env: &Env) -> io::Result<SourceId> {
-    let tree = match git_state(root, env) {
+pub fn source_id(root: &Utf8Path, env: &Env, run: Run<'_>) -> io::Result<SourceId> {
+    let tree = match git_state(root, env, run) {
         Some(state) => state.describe()?,
         None => format!("files:{}", digest_of(&source_files(root))?),
     };
@@ -119,7 +122,7 @@ pub fn source_id(root: &Utf8Path, env: &Env) -> io::Result<SourceId> {
 ///
 /// A source id says whether the sources are others than before; with the time of a build this says which of them.
 pub fn source_times(root: &Utf8Path, env: &Env) -> BTreeMap<String, SystemTime> {
-    let changed = git_state(root, env).map(|state| state.changed).unwrap_or_default();
+    let changed = git_state(root, env, &output).map(|state| state.changed).unwrap_or_default();
     let files = source_files(root).into_values().chain(changed.into_values());
     files
         .filter_map(|file| {
@@ -152,24 +155,19 @@ impl GitState {
 }
 
 /// None outside a checkout, without git, before the first commit, and where the checkout does not hold the workspace.
-fn git_state(root: &Utf8Path, env: &Env) -> Option<GitState> {
+fn git_state(root: &Utf8Path, env: &Env, run: Run<'_>) -> Option<GitState> {
     let checkout = root.ancestors().find(|folder| folder.join(".git").exists())?;
     let git = |arguments: &[&str]| {
-        duct::cmd("git", arguments)
-            .dir(root)
-            .full_env(env)
-            .env("GIT_OPTIONAL_LOCKS", "0")
-            .stdin_null()
-            .stderr_null()
-            .read()
+        let mut command = Command::new("git");
+        command.args(arguments).current_dir(root).env_clear().envs(env).env("GIT_OPTIONAL_LOCKS", "0");
+        said(&mut command, run)
     };
     // A workspace in an ignored folder of somebody's checkout would never look changed.
-    if git(&["ls-files", "--", "Cargo.toml"]).ok()?.is_empty() {
+    if git(&["ls-files", "--", "Cargo.toml"])?.is_empty() {
         return None;
     }
     let status =
-        git(&["status", "--porcelain=v2", "--branch", "-z", "--no-renames", "--untracked-files=all", "--", "."]);
-    let status = status.ok()?;
+        git(&["status", "--porcelain=v2", "--branch", "-z", "--no-renames", "--untracked-files=all", "--", "."])?;
     let mut commit = None;
     let mut changed = BTreeMap::new();
     for entry in status.split('\0') {
@@ -282,7 +280,7 @@ mod tests {
         }
 
         fn id(&self) -> SourceId {
-            source_id(&self.root, &self.env).unwrap()
+            source_id(&self.root, &self.env, &output).unwrap()
         }
     }
 
@@ -368,7 +366,7 @@ mod tests {
         let outer = Project::new();
         outer.write("data/p/Cargo.toml", "[package]");
         outer.commit();
-        let id = source_id(&outer.root.join("data/p"), &outer.env).unwrap();
+        let id = source_id(&outer.root.join("data/p"), &outer.env, &output).unwrap();
         assert!(id.to_string().starts_with("files:"), "{id}");
     }
 

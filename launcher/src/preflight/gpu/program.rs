@@ -1,6 +1,7 @@
 //! A program that is asked one thing: within a time, and for an answer of some length.
 //!
-//! It leads a process group, so that one that hangs ends with all that it started. What outlives it and holds its output
+//! It leads a process group, so that one that hangs ends with all that it started, be it because this process is killed
+//! meanwhile: by Ctrl-C, for instance, of whoever does not want to wait for it. What outlives it and holds its output
 //! open is neither waited for nor ended: the answer is what was written before the program itself ended.
 //! No thread is needed for it, which a user with a limit on processes may not get. Must not judge what is said.
 
@@ -16,6 +17,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use crate::clock::Clock;
+use crate::process::watchdog::Watchdog;
 
 /// Bytes of an answer; a machine with 16 divided cards has some 10 kB.
 const MOST: usize = 1024 * 1024;
@@ -55,6 +57,9 @@ pub(super) fn ask(mut command: Command, patience: Duration) -> Result<Said, Prog
     let mut child = command.spawn().map_err(not_run)?;
     // From here on the writing end is the program's alone.
     drop(command);
+    // Where no shell can be started, one that hangs outlives a kill of this process. Let go when this returns, which is at once
+    // after the program was waited for.
+    let _watchdog = Watchdog::over(&child).ok();
     let mut output = Vec::new();
     let mut is_open = true;
     loop {

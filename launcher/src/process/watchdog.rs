@@ -1,8 +1,9 @@
-//! Ends cargo and its compilers when this program is killed and cannot do so itself.
+//! Ends a tool and all that it started when this program is killed and cannot do so itself: cargo with its compilers, a
+//! question that hangs.
 //!
-//! A shell waits for the end of a pipe that only this program writes to. A word on it means that all is well; its end
-//! without a word means that the writer is gone. Must be let go before cargo is waited for: the group's id is taken
-//! until then, and the shell can hit nobody else.
+//! For one-shot tools; ranks have the guard. A shell waits for the end of a pipe that only this program writes to. A word on it
+//! means that all is well; its end without a word means that the writer is gone. Must be let go before the tool is waited for,
+//! or at once afterwards: the group's id is taken until then, and the shell can hit nobody else.
 
 use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -13,7 +14,7 @@ const SCRIPT: &str = "read -r word || kill -s KILL -- \"-$1\" 2>/dev/null";
 
 /// Watches over one process group.
 #[derive(Debug)]
-pub(crate) struct Watchdog {
+pub struct Watchdog {
     shell: Child,
 }
 
@@ -22,7 +23,7 @@ impl Watchdog {
     ///
     /// # Errors
     /// When no shell can be started.
-    pub(crate) fn over(leader: &Child) -> io::Result<Self> {
+    pub fn over(leader: &Child) -> io::Result<Self> {
         let shell = Command::new("/bin/sh")
             .args(["-c", SCRIPT, "sh"])
             .arg(leader.id().to_string())
@@ -31,7 +32,7 @@ impl Watchdog {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // Ctrl-C on a terminal is for this program, which then ends cargo in good order.
+            // Ctrl-C on a terminal is for this program, which then ends the tool in good order.
             .process_group(0)
             .spawn()?;
         Ok(Self { shell })

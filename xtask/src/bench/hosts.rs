@@ -7,10 +7,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
+use serde_json::Value;
 use torchlift_schema::exit_code;
 
 use super::build::{build, cargo_of_plan, time_of};
-use super::{Bound, Figure, median_ms};
+use super::{Bound, Figure, median_ms, timed};
 use crate::commands::Context;
 use crate::error::CommandError;
 
@@ -104,6 +105,14 @@ impl Project {
             bound,
         };
         let mut figures = vec![idle(Bound::Above(400.0)), idle(Bound::Absolute(1000.0))];
+        let verified = self.verification(MANY)?;
+        figures.push(Figure {
+            name: format!("verification of one program for {MANY} hosts of one kind"),
+            ours: verified,
+            yardstick: None,
+            unit: "ms",
+            bound: Bound::Absolute(500.0),
+        });
         self.cluster(2, 1)?;
         let (mut ours, mut cargo) = (Vec::new(), Vec::new());
         for round in 0..ROUNDS {
@@ -119,7 +128,48 @@ impl Project {
             unit: "ms",
             bound: Bound::Above(500.0),
         });
+        self.cluster(1, 1)?;
+        time_of(&mut self.build(&self.builds))?;
+        figures.push(Figure {
+            name: "verification of one program against one libtorch".into(),
+            ours: self.verification(1)?,
+            yardstick: Some(("`ldd -r`, the loader itself".into(), self.loader()?)),
+            unit: "ms",
+            bound: Bound::Absolute(150.0),
+        });
         Ok(figures)
+    }
+
+    /// What `xtask verify` takes for its checks, of so many hosts that were built.
+    fn verification(&self, hosts: usize) -> Result<f64, CommandError> {
+        let mut command = Command::new(&self.xtask);
+        command.args(["verify", "--format", "json"]).current_dir(&self.folder);
+        let unexpected =
+            || CommandError::new(exit_code::BUILD, format!("`xtask verify` told nothing of {hosts} hosts"));
+        let mut times = Vec::new();
+        for _ in 0..ROUNDS {
+            let (output, _) = timed(&mut command)?;
+            let report: Value = serde_json::from_slice(&output.stdout).map_err(|error| unexpected().because(error))?;
+            if report["hosts"].as_array().map_or(0, Vec::len) != hosts {
+                return Err(unexpected());
+            }
+            times.push(Duration::from_millis(report["elapsed_ms"].as_u64().ok_or_else(unexpected)?));
+        }
+        Ok(median_ms(&times))
+    }
+
+    /// What the dynamic loader itself takes to load the first host's program and to look up every symbol of it.
+    fn loader(&self) -> Result<f64, CommandError> {
+        let file = self.folder.join("target/cluster/h00/envelope.json");
+        let unreadable =
+            || CommandError::new(exit_code::BUILD, format!("`{file}` says nothing of the program that was built"));
+        let text = fs_err::read(&file).map_err(|error| unreadable().because(error))?;
+        let envelope: Value = serde_json::from_slice(&text).map_err(|error| unreadable().because(error))?;
+        let word = |key: &str| envelope[key].as_str().ok_or_else(unreadable);
+        let mut command = Command::new("ldd");
+        command.arg("-r").arg(self.folder.join(word("bin")?)).env("LD_LIBRARY_PATH", word("ld_library_path")?);
+        let times = (0..ROUNDS).map(|_| time_of(&mut command)).collect::<Result<Vec<_>, _>>()?;
+        Ok(median_ms(&times))
     }
 
     /// Figures of builds from nothing.

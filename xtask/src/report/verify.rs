@@ -25,6 +25,8 @@ pub struct VerifyReport {
     pub run: Vec<Check>,
     /// All findings: warnings, what was accepted, and errors.
     pub findings: Vec<Finding>,
+    /// How long the verification itself took, without the cluster file, cargo's metadata and hosts' facts; milliseconds.
+    pub elapsed_ms: u64,
 }
 
 /// Checks by who made them.
@@ -98,6 +100,7 @@ impl VerifyReport {
             checks: counts,
             run: verified.run.clone(),
             findings: told.iter().chain(lost).cloned().chain(verified.findings()).collect(),
+            elapsed_ms: u64::try_from(verified.elapsed.as_millis()).unwrap_or(u64::MAX),
             hosts,
         }
     }

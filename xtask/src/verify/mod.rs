@@ -13,8 +13,10 @@ mod run;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
+use torchlift::clock::Clock;
 use torchlift::preflight::verify::{ArtifactQuestion, InspectError, Inspection, inspect_artifact, not_startable};
 use torchlift::preflight::{DigestCache, HostLibraries, LibraryPath, code};
 use torchlift_schema::{Envelope, Finding, Place};
@@ -109,6 +111,8 @@ pub struct Verified {
     pub run: Vec<Check>,
     /// What is wrong with the run as a whole.
     pub findings: Vec<Finding>,
+    /// How long it took.
+    pub elapsed: Duration,
 }
 
 impl Verified {
@@ -123,6 +127,8 @@ type Seen = Result<Arc<Inspection>, Box<Finding>>;
 
 /// Looks at everything.
 pub fn verify(question: &Question, digests: &mut DigestCache) -> Verified {
+    let clock = Clock::start();
+    let started = clock.now();
     let here = HostLibraries::of_this_host();
     // Hosts with the same bytes and the same path would load the same: one look serves them all.
     let mut seen: BTreeMap<(&str, &str, &Utf8Path, bool), (Seen, &Built)> = BTreeMap::new();
@@ -145,6 +151,7 @@ pub fn verify(question: &Question, digests: &mut DigestCache) -> Verified {
         verified.hosts.push(looked);
     }
     run::check(question, &mut verified);
+    verified.elapsed = clock.now().since(started);
     verified
 }
 

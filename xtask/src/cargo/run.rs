@@ -201,6 +201,7 @@ impl Talk<'_> {
         let mut stderr = child.stderr.take();
         let mut ended_by: Option<(Signal, Moment)> = None;
         let mut is_lock_told = false;
+        let mut is_cargo_gone = false;
         let mut heard = Heard::default();
         let mut buffer = vec![0; CHUNK];
         while stdout.is_some() || stderr.is_some() {
@@ -232,10 +233,12 @@ impl Talk<'_> {
             if !is_lock_told && clock.now().since(self.silent_since) > SILENCE {
                 is_lock_told = tell_lock(child.id(), watcher);
             }
-            // Something that cargo started may have kept the pipes: what counts is whether cargo is there.
-            if !ready[2] && is_gone(child)? {
+            // Something that cargo started may have kept the pipes: what counts is whether cargo is there. Its last words may
+            // have come between the look at the pipes and the look at cargo, so that the pipes are looked at once more.
+            if is_cargo_gone {
                 break;
             }
+            is_cargo_gone = !ready[2] && is_gone(child)?;
         }
         Ok(ended_by.map(|(signal, _)| signal))
     }

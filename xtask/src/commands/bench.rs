@@ -19,7 +19,7 @@ pub struct BenchArgs {
     /// How to print the figures
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// Build from nothing for few and for many hosts too: a quarter of an hour
+    /// Build from nothing for few and for many hosts too: half an hour
     #[arg(long)]
     cold: bool,
     /// End with 1 when a figure is over its bound
@@ -54,7 +54,7 @@ pub fn run(args: &BenchArgs, context: &Context) -> Result<u8, CommandError> {
     let hosts = bench::hosts::Project::copy(&tools.join("xtask"), &root, &folder)?;
     figures.extend(hosts.warm(context)?);
     if args.cold {
-        figures.extend(hosts.cold()?);
+        figures.extend(hosts.cold(context)?);
     }
     match Places::from_env(&context.env).ok().as_ref().and_then(bench::gpu_code::Subject::find) {
         Some(subject) => {

@@ -34,6 +34,8 @@ pub const TORCHLIFT_TEST_OLD_HOSTS_BINARY: &str = "TORCHLIFT_TEST_OLD_HOSTS_BINA
 pub const LD_LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 /// Libraries that the loader puts before all others, into every process.
 pub const LD_PRELOAD: &str = "LD_PRELOAD";
+/// The folder in which QEMU's user emulation looks for each file first, where `-L` does not say it.
+pub const QEMU_LD_PREFIX: &str = "QEMU_LD_PREFIX";
 /// Where what can be made again is kept; default `~/.cache`. Digests are remembered below it.
 pub const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
 /// Where a user's own data lies; default `~/.local/share`.

@@ -11,6 +11,9 @@ mod fatbin;
 mod fetch;
 #[path = "real/inspect.rs"]
 mod inspect;
+#[path = "../../fixtures/support/cross.rs"]
+#[expect(unreachable_pub, reason = "the file is shared by tests of several packages")]
+mod machine;
 #[path = "../../fixtures/support/skip.rs"]
 #[expect(clippy::print_stdout, clippy::unwrap_used, unreachable_pub, reason = "it is for tests, which it cannot know")]
 mod skip;
@@ -20,6 +23,8 @@ mod sources;
 mod stand_in;
 #[path = "real/store.rs"]
 mod store;
+#[path = "real/two_cpus.rs"]
+mod two_cpus;
 #[path = "real/vendor.rs"]
 #[expect(clippy::unwrap_used, reason = "what surrounds a test may fail as the test itself may")]
 mod vendor;

@@ -38,6 +38,10 @@ pub const SYMBOL_MISSING: &str = "symbol-missing";
 pub const ACCELERATOR_NOT_LINKED: &str = "accelerator-not-linked";
 /// The program and its libtorch have `std::string` in two forms.
 pub const CXX_ABI_DIFFERS: &str = "cxx-abi-differs";
+/// The program uses another C++ library than its libtorch, or would.
+pub const CXX_LIBRARY_DIFFERS: &str = "cxx-library-differs";
+/// The program needs a newer glibc than its toolchain's `glibc` allows.
+pub const GLIBC_ABOVE_FLOOR: &str = "glibc-above-floor";
 /// A library that is loaded loads another one by its name, which is not there.
 pub const LOADED_BY_NAME_MISSING: &str = "loaded-by-name-missing";
 /// Hosts of one run would load NCCL or RCCL of different versions.
@@ -87,6 +91,8 @@ pub const TABLE: &[(&str, &str)] = &[
     (SYMBOL_MISSING, "nothing that is loaded offers a symbol that is needed"),
     (ACCELERATOR_NOT_LINKED, "the variant has a GPU library that the program does not load"),
     (CXX_ABI_DIFFERS, "the program and its libtorch have `std::string` in two forms"),
+    (CXX_LIBRARY_DIFFERS, "the program uses another C++ library than its libtorch"),
+    (GLIBC_ABOVE_FLOOR, "the program needs a newer glibc than its toolchain allows"),
     (LOADED_BY_NAME_MISSING, "a library that another one loads by its name is not there"),
     (NCCL_DIFFERS, "hosts of one run would load NCCL or RCCL of different versions"),
     (EMPTY_LIBRARY_PATH_ELEMENT, "the library path has an empty element"),

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use torchlift::preflight::loader::{How, MissingReason};
+use torchlift::preflight::loader::{self, How, MissingReason};
+use torchlift::preflight::{HostLibraries, LibraryPath};
 
 use crate::real_loader::assert_same;
 use crate::stand_in::{compile, library, search};
@@ -180,6 +181,28 @@ fn a_library_for_another_cpu_is_passed_over() {
         assert_eq!(other_machines[0].0, leaf);
         fs_err::write(&leaf, &whole).unwrap();
     }
+}
+
+#[test]
+fn behind_qemu_each_file_is_looked_for_in_its_folder_first_and_a_whole_system_has_nothing_of_this_machine() {
+    let tree = Tree::new(&["sys tem/usr/lib"], &[], &args(&[&format!("{RUNPATH}@/lib")]));
+    let system = tree.room.path("sys tem");
+    let (arch, none) = (std::env::consts::ARCH, LibraryPath::default());
+    let of = |host: &HostLibraries| loader::closure(&tree.program, &none, &tree.room.root, host).unwrap();
+
+    let closure = of(&HostLibraries::of_this_host());
+    assert_eq!(closure.missing.iter().map(|missing| missing.name.as_str()).collect::<Vec<_>>(), ["libleaf.so"]);
+    let emulated = of(&HostLibraries::emulated(arch, Some(&system)));
+    assert!(emulated.is_complete(), "{emulated:?}");
+    let leaf = emulated.find("libleaf.so").unwrap();
+    assert_eq!((&leaf.path, leaf.how), (&system.join("usr/lib/libleaf.so"), How::DefaultFolder));
+    assert_eq!(emulated.find("libc.so.6").unwrap().facts.arch, arch);
+
+    let whole = of(&HostLibraries::below(arch, &system));
+    assert_eq!(whole.find("libleaf.so").unwrap().path, system.join("usr/lib/libleaf.so"));
+    let missing: Vec<_> = whole.missing.iter().map(|missing| (missing.name.as_str(), missing.is_interpreter)).collect();
+    assert!(missing.contains(&("libc.so.6", false)) && missing.iter().any(|(_, is_loader)| *is_loader), "{missing:?}");
+    assert!(whole.objects.iter().all(|object| object.path.starts_with(&tree.room.root)), "{whole:?}");
 }
 
 #[test]

@@ -21,12 +21,17 @@ pub(crate) fn compile<S: AsRef<OsStr>>(compiler: &str, source: &str, output: &Pa
 
 /// Makes the shared library `output` of a source, with its file name as its soname.
 pub(crate) fn library<S: AsRef<OsStr>>(source: &str, output: &Path, args: &[S]) {
+    let compiler = if source.ends_with(".cpp") { "c++" } else { "cc" };
+    library_by(compiler, source, output, args);
+}
+
+/// The same with this compiler.
+pub(crate) fn library_by<S: AsRef<OsStr>>(compiler: &str, source: &str, output: &Path, args: &[S]) {
     let name = output.file_name().expect("a library has a name").to_string_lossy().into_owned();
     let mut all: Vec<&OsStr> = vec![OsStr::new("-shared"), OsStr::new("-fPIC")];
     let soname = format!("-Wl,-soname,{name}");
     all.push(OsStr::new(&soname));
     all.extend(args.iter().map(AsRef::as_ref));
-    let compiler = if source.ends_with(".cpp") { "c++" } else { "cc" };
     compile(compiler, source, output, &all);
 }
 
@@ -38,15 +43,20 @@ pub(crate) fn search(folder: &Path) -> String {
 /// Makes a stand-in libtorch in the existing folder `lib`: `libc10.so`, `libtorch_cpu.so`, `libtorch.so`, and
 /// `libtorch_cuda.so` when it is to have one.
 pub(crate) fn libtorch(lib: &Path, has_cuda: bool) {
+    libtorch_by("cc", lib, has_cuda);
+}
+
+/// The same with this compiler, which may be one for another CPU.
+pub(crate) fn libtorch_by(cc: &str, lib: &Path, has_cuda: bool) {
     let search = search(lib);
-    library::<&str>("c10.c", &lib.join("libc10.so"), &[]);
-    library("torch_cpu.c", &lib.join("libtorch_cpu.so"), &[search.as_str(), "-lc10"]);
+    library_by::<&str>(cc, "c10.c", &lib.join("libc10.so"), &[]);
+    library_by(cc, "torch_cpu.c", &lib.join("libtorch_cpu.so"), &[search.as_str(), "-lc10"]);
     let mut needs = vec!["-Wl,--no-as-needed", search.as_str(), "-ltorch_cpu", "-lc10"];
     if has_cuda {
-        library("torch_cuda.c", &lib.join("libtorch_cuda.so"), &[search.as_str(), "-ltorch_cpu", "-lc10"]);
+        library_by(cc, "torch_cuda.c", &lib.join("libtorch_cuda.so"), &[search.as_str(), "-ltorch_cpu", "-lc10"]);
         needs.push("-ltorch_cuda");
     }
-    library("torch.c", &lib.join("libtorch.so"), &needs);
+    library_by(cc, "torch.c", &lib.join("libtorch.so"), &needs);
 }
 
 /// Makes `program` with the stand-in libtorch in `lib`. It keeps every library that `lib` has, or only those that it

@@ -212,12 +212,19 @@ pub struct Toolchain {
     pub cxx: Option<String>,
     /// The archiver.
     pub ar: Option<String>,
-    /// The sysroot.
+    /// The folder with the system that it builds for, absolute.
     pub sysroot: Option<String>,
-    /// The glibc floor asked for.
+    /// The glibc that programs may need at most.
     pub glibc: Option<String>,
     /// Words put before a program of this target to run it here.
     pub runner: Vec<String>,
+}
+
+impl Toolchain {
+    /// Whether its cargo is cargo-zigbuild, which links with Zig.
+    pub fn is_zig(&self) -> bool {
+        self.cargo.as_ref().is_some_and(|cargo| cargo.rsplit('/').next() == Some("cargo-zigbuild"))
+    }
 }
 
 /// `[slurm]`.
@@ -277,5 +284,19 @@ impl Cluster {
     /// The kind of a host.
     pub fn kind_of(&self, host: &Host) -> &Kind {
         &self.kinds[host.kind]
+    }
+
+    /// The toolchain that is given for the target of a host's kind.
+    pub fn toolchain_of(&self, host: &Host) -> Option<&Toolchain> {
+        self.toolchains.get(self.kinds.get(host.kind)?.target.as_ref()?)
+    }
+
+    /// Words before the program: the host's own, else those of the toolchain, where this machine runs what was built for
+    /// another.
+    pub fn runner_of<'a>(&'a self, host: &'a Host) -> &'a [String] {
+        match self.toolchain_of(host).filter(|_| host.reach == Reach::Local) {
+            Some(toolchain) if host.runner.is_empty() => &toolchain.runner,
+            _ => &host.runner,
+        }
     }
 }

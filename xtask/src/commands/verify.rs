@@ -14,7 +14,7 @@ use crate::facts::{Choice, Facts};
 use crate::plan::HostBuild;
 use crate::report::verify::{VerifyReport, render};
 use crate::report::{print_data, print_json, print_warnings};
-use crate::verify::{Built, Knowledge, Question, verify};
+use crate::verify::{Built, Knowledge, Made, Question, verify};
 
 /// The library by which a folder is known as a libtorch's.
 const TORCH: &str = "libtorch_cpu.so";
@@ -156,6 +156,7 @@ fn built(host: &HostBuild, envelope: &Envelope, facts: &Facts, mut known: Knowle
         bytes: envelope.artifact.sha256.clone(),
         cwd: path.join(&host.cwd_subpath),
         cpu_level: envelope.artifact.cpu_level.clone(),
+        made: facts.plan.build_of(&host).map(Made::by).unwrap_or_default(),
         envelope: Some(envelope.clone()),
         known,
         host,

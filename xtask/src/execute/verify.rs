@@ -14,7 +14,7 @@ use super::publish::Staged;
 use crate::error::CommandError;
 use crate::plan::{Build, BuildPlan, HostBuild};
 use crate::verify::check::Label;
-use crate::verify::{self, Built, Question};
+use crate::verify::{self, Built, Made, Question};
 use crate::workspace::SourceId;
 
 /// Binaries that hold.
@@ -40,6 +40,7 @@ pub(super) fn question(execution: &Execution<'_>, staged: &[Staged]) -> Question
             bytes: host.build.as_str().to_owned(),
             cwd: path.join(&host.cwd_subpath),
             cpu_level: plan.build_of(host).and_then(|build| build.cpu_level.clone()),
+            made: plan.build_of(host).map(Made::by).unwrap_or_default(),
             envelope: None,
             known: execution.known.get(&host.name).cloned().unwrap_or_default(),
         }

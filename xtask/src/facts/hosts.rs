@@ -10,6 +10,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use torchlift::clock;
 use torchlift::commands::probe::of_this_machine;
 use torchlift::plan::days_since;
+use torchlift::preflight::Runner;
 use torchlift::preflight::host::saved;
 use torchlift_schema::gpu::Capability;
 use torchlift_schema::host::{Gpu, Vendor};
@@ -68,6 +69,11 @@ impl KnownHost {
     }
 }
 
+/// Whether programs of another CPU are run on this machine for it.
+fn is_emulated(cluster: &Cluster, host: &Host) -> bool {
+    matches!(Runner::of(cluster.runner_of(host), |_| None), Runner::Qemu { .. })
+}
+
 /// Whose cards a libtorch computes on.
 fn vendor(accelerator: &Accelerator) -> Option<Vendor> {
     match accelerator {
@@ -106,7 +112,8 @@ impl KnownHosts {
                     let age_days = days_since(&facts.read_at, now);
                     Some((facts.clone(), Origin::Saved { file: shown.clone(), age_days }))
                 }
-                None if host.reach == Reach::Local && is_asked => {
+                // What is emulated here has not what this machine has.
+                None if host.reach == Reach::Local && is_asked && !is_emulated(cluster, host) => {
                     let facts: &HostFacts = here.get_or_init(|| ask(cluster, context, env));
                     Some((facts.clone(), Origin::Probed))
                 }

@@ -27,7 +27,7 @@ use crate::libtorch::auto::{Chosen, Machine};
 use crate::libtorch::{Hold, Places, Stores, Variant, Wanted, wanted};
 use crate::plan::{self, ACCEPTABLE, BuildPlan, Inputs, accept};
 use crate::toolchain::{self, Env, Run, RustcFacts, Tools, output};
-use crate::verify::Knowledge;
+use crate::verify::{Knowledge, Sight};
 use crate::workspace::{SourceId, WorkspaceFacts, source_id};
 
 pub use hosts::{KnownHost, KnownHosts, OLD_DAYS, Origin};
@@ -132,7 +132,14 @@ impl Facts {
 
     /// What is known of each chosen host by its name.
     pub fn knowledge(&self) -> BTreeMap<String, Knowledge> {
-        let of = |host: &Host| Knowledge::of(host, self.known_hosts.get(&host.name), self.gpus.get(&host.name));
+        let of = |host: &Host| {
+            let variable = |name: &str| {
+                let written = host.env.get(name).or_else(|| self.job.env.get(name)).cloned();
+                written.or_else(|| self.env.get(OsStr::new(name))?.to_str().map(str::to_owned))
+            };
+            let sight = Sight::of(host, &self.cluster, variable);
+            Knowledge::of(sight, self.known_hosts.get(&host.name), self.gpus.get(&host.name))
+        };
         self.hosts.iter().map(|host| (host.name.clone(), of(host))).collect()
     }
 

@@ -26,13 +26,15 @@ pub(super) fn by_target(
             return None;
         }
         let mut toolchain = given.cloned().unwrap_or_default();
-        let is_detected = *target != rustc.host && detect(&mut toolchain, target, env);
+        // Zig brings compilers and linker along.
+        let is_detected = *target != rustc.host && !toolchain.is_zig() && detect(&mut toolchain, target, env);
+        let lacks_sysroot = toolchain.sysroot.as_ref().is_some_and(|folder| !Utf8Path::new(folder).is_dir());
         let env = of_rustc(&toolchain, env);
         // A rustc that says nothing is told by the cargo that calls it.
         let rustc = toolchain.rustc.is_some().then(|| RustcFacts::ask(&env, folder, run).ok()).flatten();
         let has_std = RustcFacts::has_std(&env, folder, target, run);
         let toolchain = (given.is_some() || is_detected).then_some(toolchain);
-        Some((target.clone(), TargetTools { toolchain, rustc, has_std }))
+        Some((target.clone(), TargetTools { toolchain, rustc, has_std, lacks_sysroot }))
     });
     asked.collect()
 }

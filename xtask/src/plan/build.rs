@@ -134,16 +134,22 @@ fn one_build(inputs: &Inputs<'_>, index: usize, kind: &Kind, variant: Option<&Va
     features.sort();
     features.dedup();
     let archs = archs(inputs, index, kind);
-    let (mut env, env_unset) = environment(kind, variant, toolchain, &target, &archs);
+    let (mut env, env_unset) = environment(inputs, kind, variant, toolchain, &target, &archs);
     let handover = rustflags::handover(&kind.rustflags, inputs.env, inputs.config, &target);
     if let Handover::Encoded(flags) = &handover {
         env.insert(CARGO_ENCODED_RUSTFLAGS.to_owned(), flags.clone());
     }
-    let link_flags = link_flags(variant);
+    let link_flags = link_flags(variant, toolchain);
+    let is_zig = toolchain.is_some_and(Toolchain::is_zig);
+    let glibc = toolchain.and_then(|toolchain| toolchain.glibc.clone());
 
     let (key, parts) = {
         let mut parts = KeyMaker::default();
         parts.add("target", target.as_bytes());
+        // Others make what the system's glibc gives, whatever the floor is that it is held to.
+        if let Some(glibc) = glibc.as_ref().filter(|_| is_zig) {
+            parts.add("glibc", glibc.as_bytes());
+        }
         parts.add("profile", inputs.job.profile.as_bytes());
         parts.add("package", program.package.as_bytes());
         parts.add(program.kind.word(), program.name.as_bytes());
@@ -187,7 +193,15 @@ fn one_build(inputs: &Inputs<'_>, index: usize, kind: &Kind, variant: Option<&Va
     }
     let arch = target.split('-').next().unwrap_or_default();
     let cpu_level = inputs.cpu_codes.get(&index).and_then(|code| code.level(arch)).map(str::to_owned);
-    let args = arguments(inputs, program, kind, &target, &features, &handover, &dir, libtorch.as_ref(), &link_flags);
+    let asked = match (&glibc, is_zig) {
+        (Some(glibc), true) => Some(format!("{target}.{glibc}")),
+        // It links with the system's own linker where no target is given.
+        (None, true) => Some(target.clone()),
+        // With `--target` cargo builds in a folder of its own and keeps flags from build scripts: only where it is needed.
+        _ => Some(target.clone()).filter(|target| *target != inputs.rustc.host || inputs.config.has_build_target),
+    };
+    let args =
+        arguments(inputs, program, kind, asked.as_deref(), &features, &handover, &dir, libtorch.as_ref(), &link_flags);
     Build {
         key,
         kinds: Some(kind.name.clone()).filter(|name| !name.is_empty()).into_iter().collect(),
@@ -202,6 +216,7 @@ fn one_build(inputs: &Inputs<'_>, index: usize, kind: &Kind, variant: Option<&Va
         env,
         env_unset,
         cpu_level,
+        glibc,
         parts,
         apart: None,
     }
@@ -209,6 +224,7 @@ fn one_build(inputs: &Inputs<'_>, index: usize, kind: &Kind, variant: Option<&Va
 
 /// What is set and what is unset, but for the path of the libtorch.
 fn environment(
+    inputs: &Inputs<'_>,
     kind: &Kind,
     variant: Option<&Variant>,
     toolchain: Option<&Toolchain>,
@@ -232,6 +248,12 @@ fn environment(
         if let Some(rustc) = &toolchain.rustc {
             set("RUSTC".to_owned(), rustc);
         }
+        if let Some(sysroot) = &toolchain.sysroot {
+            for flags in ["CFLAGS", "CXXFLAGS"] {
+                let name = format!("{flags}_{underscored}");
+                set(name, &with_sysroot(inputs, flags, target, sysroot));
+            }
+        }
     }
     let Some(variant) = variant else {
         env.extend(kind.build_env.clone());
@@ -248,6 +270,20 @@ fn environment(
     (env, MISLEADING.iter().map(|name| (*name).to_owned()).collect())
 }
 
+/// The flags of a compiler for the target, and the sysroot. The build scripts of `cc` look at one variable alone, the most
+/// special one that is set.
+fn with_sysroot(inputs: &Inputs<'_>, flags: &str, target: &str, sysroot: &str) -> String {
+    let names = [
+        format!("{flags}_{target}"),
+        format!("{flags}_{}", target.replace('-', "_")),
+        format!("TARGET_{flags}"),
+        flags.to_owned(),
+    ];
+    let given = names.iter().find_map(|name| inputs.env.get(std::ffi::OsStr::new(name)));
+    let given = given.map(|value| value.to_string_lossy().into_owned()).unwrap_or_default();
+    format!("{given} --sysroot={sysroot}").trim_start().to_owned()
+}
+
 /// What code for the kind's cards is compiled for, the oldest first: as `gpus` says, else as the facts of its hosts do, of
 /// those too that are left out this time.
 fn archs(inputs: &Inputs<'_>, index: usize, kind: &Kind) -> Vec<CudaArch> {
@@ -260,13 +296,15 @@ fn archs(inputs: &Inputs<'_>, index: usize, kind: &Kind) -> Vec<CudaArch> {
     archs
 }
 
-fn link_flags(variant: Option<&Variant>) -> Vec<String> {
-    let Some(variant) = variant else { return Vec::new() };
-    let mut flags: Vec<String> = SELF_REGISTERING
+fn link_flags(variant: Option<&Variant>, toolchain: Option<&Toolchain>) -> Vec<String> {
+    let sysroot = toolchain.and_then(|toolchain| toolchain.sysroot.as_ref());
+    let mut flags: Vec<String> = sysroot.map(|folder| format!("-Clink-arg=--sysroot={folder}")).into_iter().collect();
+    let Some(variant) = variant else { return flags };
+    let of_gpus = SELF_REGISTERING
         .iter()
         .filter(|name| variant.facts.libraries.contains(&format!("lib{name}.so")))
-        .map(|name| format!("-Clink-args=-Wl,--push-state,--no-as-needed -l{name} -Wl,--pop-state"))
-        .collect();
+        .map(|name| format!("-Clink-args=-Wl,--push-state,--no-as-needed -l{name} -Wl,--pop-state"));
+    flags.extend(of_gpus);
     // Whether what the libraries need is there is found out after the build, for the host and not for this machine.
     flags.push("-Clink-args=-Wl,--allow-shlib-undefined".to_owned());
     // A linker for another CPU looks nowhere else for what the libraries need, and the wheels keep some of that beside them.
@@ -280,7 +318,7 @@ fn arguments(
     inputs: &Inputs<'_>,
     program: &Program,
     kind: &Kind,
-    target: &str,
+    target: Option<&str>,
     features: &[String],
     handover: &Handover,
     dir: &Utf8Path,
@@ -292,8 +330,7 @@ fn arguments(
         .chain([program.name.as_str(), "--profile", &inputs.job.profile])
         .map(str::to_owned)
         .collect();
-    // With `--target` cargo builds in a folder of its own and keeps flags from build scripts: only where it is needed.
-    if target != inputs.rustc.host || inputs.config.has_build_target {
+    if let Some(target) = target {
         args.extend(["--target".to_owned(), target.to_owned()]);
     }
     if !features.is_empty() {
@@ -316,9 +353,10 @@ fn arguments(
     }
     args.push("--message-format=json-render-diagnostics".to_owned());
     args.extend(["--target-dir".to_owned(), dir.to_string()]);
-    if let Some(libtorch) = libtorch {
-        args.extend(["--".to_owned(), format!("-Lnative={}/lib", libtorch.link)]);
-        args.extend(link_flags.iter().cloned());
+    let search = libtorch.map(|libtorch| format!("-Lnative={}/lib", libtorch.link));
+    if search.is_some() || !link_flags.is_empty() {
+        args.push("--".to_owned());
+        args.extend(search.into_iter().chain(link_flags.iter().cloned()));
     }
     args
 }

@@ -10,8 +10,9 @@ use torchlift_schema::host::Gpu;
 use torchlift_schema::{Finding, Place};
 
 use super::{BuildPlan, Inputs, cpu, fit};
-use crate::cluster::{Files, Host, Kind, LibtorchChoice, Reach};
+use crate::cluster::{Files, Host, Kind, LibtorchChoice, Reach, Toolchain};
 use crate::env_vars::LIBTORCH_BYPASS_VERSION_CHECK;
+use crate::libtorch::Variant;
 use crate::workspace::{Program, offer};
 
 /// Findings of a plan that may be accepted: a build can be tried all the same, and is verified afterwards.
@@ -19,11 +20,16 @@ pub const ACCEPTABLE: &[&str] = &[
     "libtorch-not-chosen",
     "libtorch-other-version",
     "cpu-native",
+    code::CXX_ABI_DIFFERS,
+    code::CXX_LIBRARY_DIFFERS,
     code::CPU_LACKS,
     code::GPU_CODE_MISSING,
     code::DRIVER_TOO_OLD,
     code::GFX_OVERRIDE,
 ];
+
+/// What chooses between the two forms of `std::string`, for GCC and Clang alike.
+const CXX11_ABI: &str = "-D_GLIBCXX_USE_CXX11_ABI=";
 
 /// The profiles that cargo always has.
 const BUILT_IN: [&str; 4] = ["dev", "release", "test", "bench"];
@@ -219,16 +225,43 @@ fn not_there_yet(inputs: &Inputs<'_>, kind: &Kind, findings: &mut Vec<Finding>) 
         ),
         None => {}
         Some(toolchain) => {
-            for (key, is_given) in [("sysroot", toolchain.sysroot.is_some()), ("glibc", toolchain.glibc.is_some())] {
-                if is_given {
-                    let place = Place::file(inputs.cluster.file.as_str()).key(format!("toolchain.\"{target}\".{key}"));
-                    let message = format!("`{key}` of a toolchain is not there yet");
-                    let remedy = "this version follows `cargo`, `rustc`, `linker`, `cc`, `cxx`, `ar` and `runner`";
-                    findings.push(Finding::error("toolchain-key-not-yet", place, message).remedy(remedy));
-                }
+            let tools = inputs.tools.get(target);
+            if let Some(folder) = toolchain.sysroot.as_ref().filter(|_| tools.is_some_and(|tools| tools.lacks_sysroot))
+            {
+                let place = toolchain_place(inputs, target, "sysroot");
+                let message = format!("`{folder}`, the sysroot for `{target}`, is no folder");
+                let remedy = "name the root of a system for that target, with its `usr/lib` and `usr/include`";
+                findings.push(Finding::error("sysroot-missing", place, message).remedy(remedy));
             }
+            zig(inputs, target, toolchain, kind, findings);
         }
     }
+}
+
+/// An error where Zig would link C++: its own C++ library is another one than that of libtorch.
+fn zig(inputs: &Inputs<'_>, target: &str, toolchain: &Toolchain, kind: &Kind, findings: &mut Vec<Finding>) {
+    if !toolchain.is_zig() {
+        return;
+    }
+    let lock = inputs.workspace.lock.as_ref();
+    let has_torch = lock.is_some_and(|lock| !lock.torch_sys.is_empty());
+    let cxx = lock.into_iter().flat_map(|lock| &lock.cxx).next();
+    let why = match (&kind.libtorch, cxx) {
+        _ if has_torch => "the program depends on `torch-sys`, which compiles C++ against libtorch".to_owned(),
+        (LibtorchChoice::None, None) => return,
+        (LibtorchChoice::None, Some(package)) => format!("the workspace depends on `{package}`, which links C++"),
+        (_, _) => "the kind has a `libtorch`, which is C++".to_owned(),
+    };
+    let message = format!(
+        "`cargo-zigbuild` cannot build for `{target}` here: {why}; Zig links libc++, and libtorch is built with libstdc++"
+    );
+    let remedy = "take a GCC for the target (`linker`, `cc`, `cxx`; the usual ones are found by themselves) and the plain `cargo`, or build in a container of an older system";
+    let place = toolchain_place(inputs, target, "cargo");
+    findings.push(Finding::error(code::CXX_LIBRARY_DIFFERS, place, message).remedy(remedy));
+}
+
+fn toolchain_place(inputs: &Inputs<'_>, target: &str, key: &str) -> Place {
+    Place::file(inputs.cluster.file.as_str()).key(format!("toolchain.\"{target}\".{key}"))
 }
 
 fn features(inputs: &Inputs<'_>, kind: &Kind, program: Option<&Program>, findings: &mut Vec<Finding>) {
@@ -262,6 +295,7 @@ fn libtorch(inputs: &Inputs<'_>, index: usize, kind: &Kind, findings: &mut Vec<F
             return;
         }
     };
+    cxx_abi(inputs, kind, variant, findings);
     let target = kind.target.as_ref().unwrap_or(&inputs.rustc.host);
     let wanted_arch = target.split('-').next().unwrap_or_default();
     if variant.facts.cpu_arch != wanted_arch {
@@ -293,6 +327,31 @@ fn libtorch(inputs: &Inputs<'_>, index: usize, kind: &Kind, findings: &mut Vec<F
                 inputs.invocation
             )),
         );
+    }
+}
+
+/// An error for each variable that makes C++ with another form of `std::string` than the libtorch has.
+fn cxx_abi(inputs: &Inputs<'_>, kind: &Kind, variant: &Variant, findings: &mut Vec<Finding>) {
+    let of_kind = kind.build_env.iter().map(|(name, value)| (name.clone(), value.clone()));
+    let inherited =
+        inputs.env.iter().filter_map(|(name, value)| Some((name.to_str()?.to_owned(), value.to_str()?.to_owned())));
+    let own = u8::from(variant.facts.is_cxx11_abi);
+    for (name, value) in of_kind.chain(inherited.filter(|(name, _)| !kind.build_env.contains_key(name))) {
+        // The last one on a command line counts.
+        let asked = value.rsplit_once(CXX11_ABI).and_then(|(_, rest)| rest.get(..1));
+        let is_other = asked.is_some_and(|asked| ["0", "1"].contains(&asked) && asked != own.to_string());
+        if !is_other || !name.contains("CXXFLAGS") {
+            continue;
+        }
+        let message = format!(
+            "`{name}` is `{value}`, and the libtorch in `{}` has the {} form of `std::string`",
+            variant.root,
+            if variant.facts.is_cxx11_abi { "new" } else { "old" }
+        );
+        let remedy =
+            format!("write `{CXX11_ABI}{own}` there, or leave it out: `torch-sys` is told which form is meant");
+        let place = kind_place(inputs, kind, "build_env");
+        findings.push(Finding::error(code::CXX_ABI_DIFFERS, place, message).remedy(remedy));
     }
 }
 

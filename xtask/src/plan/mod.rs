@@ -95,6 +95,8 @@ pub struct TargetTools {
     pub rustc: Option<RustcFacts>,
     /// Whether the target's standard library is there, where rustc says.
     pub has_std: Option<bool>,
+    /// Whether the sysroot that is given is no folder.
+    pub lacks_sysroot: bool,
 }
 
 impl Inputs<'_> {
@@ -169,6 +171,9 @@ pub struct Build {
     /// The level that its code asks of a CPU, where flags choose one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_level: Option<String>,
+    /// The glibc that its program may need at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub glibc: Option<String>,
     /// What its key is made of.
     #[serde(skip)]
     pub parts: KeyParts,
@@ -282,6 +287,11 @@ impl HostBuild {
 }
 
 impl Build {
+    /// Whether Zig links it.
+    pub fn is_zig(&self) -> bool {
+        std::path::Path::new(&self.cargo).file_name().is_some_and(|name| name == "cargo-zigbuild")
+    }
+
     /// Which kind it concerns, in words: `kind `a``, `kinds `a`, `b`` or `all hosts`.
     pub fn concerns(&self) -> String {
         let list = self.kinds.iter().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(", ");

@@ -268,7 +268,7 @@ fn what_cargo_follows_by_itself_does_not_change_the_key() {
     other.set("LIBTORCH", "/what/the/user/has");
     other.set("LIBTORCH_USE_PYTORCH", "1");
     other.set("CUDA_VISIBLE_DEVICES", "1");
-    other.workspace.lock = Some(LockFacts { packages: 3, torch_sys: Vec::new() });
+    other.workspace.lock = Some(LockFacts { packages: 3, ..LockFacts::default() });
     let moved = variant("precompiled/cu128", Accelerator::Cuda("12.8".to_owned()));
     other.variants.insert(0, Ok(Variant { root: "/moved".into(), id: None, ..moved }));
     assert_eq!(other.keys(), key);
@@ -332,7 +332,6 @@ linker = "cc"
             "files-not-yet",
             "container-not-yet",
             "toolchain-missing",
-            "toolchain-key-not-yet",
             "feature-unknown",
             "build-on-not-yet",
             "toolchain-missing"
@@ -442,7 +441,8 @@ fn what_auto_chose_stands_in_the_plan_with_its_reason() {
 #[test]
 fn a_program_on_torch_sys_needs_a_kind_with_a_libtorch() {
     let mut other = world("[kind.k]\n[[host]]\nname = \"a\"\npath = \"/w/my project\"\nreach = \"local\"\n");
-    other.workspace.lock = Some(LockFacts { packages: 2, torch_sys: vec![semver::Version::new(0, 22, 0)] });
+    other.workspace.lock =
+        Some(LockFacts { packages: 2, torch_sys: vec![semver::Version::new(0, 22, 0)], ..LockFacts::default() });
     assert_eq!(other.codes(), ["libtorch-not-chosen"]);
 }
 
@@ -491,6 +491,7 @@ fn the_tools_of_a_target_build_it_and_are_part_of_its_key() {
         toolchain: world.cluster.toolchains.get("aarch64-unknown-linux-gnu").cloned(),
         rustc: Some(RustcFacts { verbose_version: version.to_owned(), host: "x86_64-unknown-linux-gnu".to_owned() }),
         has_std: Some(has_std),
+        lacks_sysroot: false,
     };
     let (one, other, bare) = (tools("rustc 1.96.0", true), tools("rustc 1.97.0", true), tools("rustc 1.96.0", false));
     let mut build = |tools: TargetTools| {
@@ -559,6 +560,21 @@ fn native_is_refused_for_a_host_that_is_not_this_machine_with_the_level_that_it_
     assert_eq!(findings.len(), 1, "{findings:?}");
     assert_eq!((findings[0].code.as_str(), findings[0].place.host.as_deref()), ("cpu-native", Some("b")));
     assert!(findings[0].remedy.as_ref().unwrap().ends_with("this one has `-Ctarget-cpu=x86-64-v3`"));
+}
+
+#[test]
+fn the_other_form_of_std_string_is_told_before_anything_is_compiled() {
+    let toml = "[kind.k]\nlibtorch = \"precompiled/cu128\"\nbuild_env = { CXXFLAGS = \"-D_GLIBCXX_USE_CXX11_ABI=0\" }\n\
+                [[host]]\nname = \"a\"\npath = \".\"\n";
+    let mut world = world(toml);
+    assert_eq!(world.codes(), ["cxx-abi-differs"]);
+    world.cluster.kinds[0].build_env.clear();
+    world.set("CXXFLAGS", "-O2 -D_GLIBCXX_USE_CXX11_ABI=1 -D_GLIBCXX_USE_CXX11_ABI=0");
+    let findings = world.plan().findings;
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert!(findings[0].message.contains("has the new form of `std::string`"), "{findings:?}");
+    world.set("CXXFLAGS", "-D_GLIBCXX_USE_CXX11_ABI=1");
+    assert!(world.codes().is_empty());
 }
 
 #[test]

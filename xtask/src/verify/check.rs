@@ -24,6 +24,10 @@ pub enum Subject {
     SystemVersions,
     /// The program and the libtorch have one `std::string`.
     CxxAbi,
+    /// The program uses the C++ library that its libtorch uses.
+    CxxLibrary,
+    /// The program needs no newer glibc than its toolchain allows.
+    GlibcFloor,
     /// The variant's GPU library is loaded.
     Accelerator,
     /// What is loaded by its name is there.
@@ -47,6 +51,8 @@ impl Subject {
             Self::SymbolVersions => "symbol versions",
             Self::SystemVersions => "system versions",
             Self::CxxAbi => "C++ ABI",
+            Self::CxxLibrary => "C++ library",
+            Self::GlibcFloor => "glibc floor",
             Self::Accelerator => "GPU library",
             Self::LoadedByName => "loaded by name",
             Self::Cpu => "CPU",

@@ -19,8 +19,6 @@ use crate::plan::accept;
 
 /// Names of libraries that one line has; more are counted.
 const MOST_NAMED: usize = 6;
-/// What is said of all that only the host can say.
-const ITS_OWN: &str = "they are the host's own, which looks at them itself before a start";
 
 /// A host and what was seen of its binary.
 pub(super) struct Look<'a> {
@@ -85,6 +83,14 @@ impl Look<'_> {
                 of(Subject::CxxAbi),
             );
         }
+        let place = self.place();
+        let has_libtorch = self.built.host.libtorch.is_some();
+        if let Some((how, findings)) = self.built.made.cxx(&self.built.file, self.inspection, has_libtorch, &place) {
+            sheet.made(Subject::CxxLibrary, Label::Here, how, findings);
+        }
+        if let Some((how, findings)) = self.built.made.floor(&self.built.file, self.inspection, &place) {
+            sheet.made(Subject::GlibcFloor, Label::Here, how, findings);
+        }
         if let Some(library) = self.accelerator_library() {
             sheet.made(Subject::Accelerator, Label::Here, format!("`{library}` is loaded"), of(Subject::Accelerator));
         }
@@ -127,20 +133,19 @@ impl Look<'_> {
 
     fn libraries(&self, sheet: &mut Sheet<'_>, findings: Vec<Finding>) {
         let closure = &self.inspection.closure;
-        if self.built.known.is_here {
-            let how = format!("the search of this machine's loader, {} found", closure.objects.len());
-            sheet.made(Subject::Libraries, Label::Here, how, findings);
+        let sight = &self.built.known.sight;
+        let how = format!("{}, {} found", sight.searched(), closure.objects.len());
+        sheet.made(Subject::Libraries, Label::Here, how, findings);
+        if sight.is_seen() {
             return;
         }
-        let how = format!("what lies in the variant, {} found", closure.objects.len());
-        sheet.made(Subject::Libraries, Label::Here, how, findings);
         let is_told = |name: &&String| self.facts().is_some_and(|facts| facts.library(name).is_some());
         let (told, unknown): (Vec<&String>, Vec<&String>) = self.inspection.unseen.iter().partition(is_told);
         if unknown.is_empty() {
             let how = format!("{}, {}", names(&told), self.built.known.source());
             sheet.made(Subject::SystemLibraries, self.label_of_facts(), how, Vec::new());
         } else {
-            sheet.not(Subject::SystemLibraries, format!("{}: {ITS_OWN}", names(&unknown)));
+            sheet.not(Subject::SystemLibraries, format!("{}: {}", names(&unknown), sight.unseen()));
         }
     }
 
@@ -149,7 +154,8 @@ impl Look<'_> {
         if !closure.is_complete() {
             sheet.not(Subject::Symbols, "a library that may have them is missing");
         } else if !self.inspection.unseen.is_empty() {
-            sheet.not(Subject::Symbols, format!("those of the system's libraries are not known here: {ITS_OWN}"));
+            let why = self.built.known.sight.unseen();
+            sheet.not(Subject::Symbols, format!("those of the system's libraries are not known here: {why}"));
         } else {
             let how = format!("every reference of {} files", closure.objects.len() + 1);
             sheet.made(Subject::Symbols, Label::Here, how, findings);
@@ -157,7 +163,7 @@ impl Look<'_> {
     }
 
     fn symbol_versions(&self, sheet: &mut Sheet<'_>, findings: Vec<Finding>) {
-        let how = if self.built.known.is_here {
+        let how = if self.built.known.sight.is_seen() {
             "what the libraries that were found offer"
         } else {
             "what the program and its variant offer each other"
@@ -165,14 +171,26 @@ impl Look<'_> {
         sheet.made(Subject::SymbolVersions, Label::Here, how, findings);
     }
 
+    /// The program and all that it loads.
+    fn loaded(&self) -> impl Iterator<Item = floor::Needing<'_>> {
+        let program = (self.built.place.as_std_path(), &self.inspection.facts);
+        let objects = self.inspection.closure.objects.iter();
+        std::iter::once(program).chain(objects.map(|object| (object.path.as_path(), &object.facts)))
+    }
+
     /// The versions of the host's own libraries, as its facts have them.
     fn system_versions(&self, sheet: &mut Sheet<'_>) {
         let known = &self.built.known;
         let Some(facts) = self.facts() else {
-            sheet.not(
-                Subject::SystemVersions,
-                format!("no facts of the host: `torchlift probe --save --host {}` there", self.built.host.name),
-            );
+            if known.sight.is_seen() {
+                // The very files were asked, and what they lack has its finding among the symbol versions.
+                let all: Vec<floor::Needing<'_>> = self.loaded().collect();
+                let how = format!("{}; held against the files that were found", needed(&all));
+                sheet.made(Subject::SystemVersions, Label::Here, how, Vec::new());
+                return;
+            }
+            let why = format!("no facts of the host: `torchlift probe --save --host {}` there", self.built.host.name);
+            sheet.not(Subject::SystemVersions, why);
             return;
         };
         let closure = &self.inspection.closure;
@@ -196,7 +214,8 @@ impl Look<'_> {
         let source = known.source();
         let floors = floor::versions(&needing, |name| ours.contains(name), facts, &source, &self.place());
         // This machine's own loader was asked already, and names the very file.
-        let is_told = known.is_here && matches!(known.facts.as_ref().map(|known| &known.origin), Some(Origin::Probed));
+        let is_told = known.sight.is_this_machine()
+            && matches!(known.facts.as_ref().map(|known| &known.origin), Some(Origin::Probed));
         // The loader's own versions are the C library's.
         let unknown: Vec<&String> = floors.unknown.iter().filter(|name| !name.starts_with("ld-linux")).collect();
         if !unknown.is_empty() && !is_told {
@@ -224,20 +243,19 @@ impl Look<'_> {
     fn loaded_by_name(&self, sheet: &mut Sheet<'_>) {
         let (Some(lib), Some(libtorch)) = (variant_lib(self.built), &self.built.host.libtorch) else { return };
         let library_path = LibraryPath::parse(self.built.host.ld_library_path.as_ref());
-        let is_here = self.built.known.is_here;
+        let sight = &self.built.known.sight;
         // A name is searched for as by the library that asks for it; that needs a path of its own only in rare trees.
         let is_found = |name: &str| {
-            is_here && {
-                let arch = &self.inspection.facts.arch;
-                loader::locate(name, arch, &library_path, self.built.cwd.as_std_path(), self.here).is_ok()
-            }
+            let arch = &self.inspection.facts.arch;
+            let cwd = self.built.cwd.as_std_path();
+            sight.system(self.here).is_some_and(|system| loader::locate(name, arch, &library_path, cwd, system).is_ok())
         };
         let asked = by_name::check(&self.inspection.closure, &lib, &libtorch.version, &self.place(), is_found);
         match asked {
             asked if asked.count == 0 => {}
-            asked if !is_here && !asked.findings.is_empty() => {
-                let why =
-                    format!("{} is not in the variant: {ITS_OWN}", names(&asked.missing.iter().collect::<Vec<_>>()));
+            asked if !sight.is_seen() && !asked.findings.is_empty() => {
+                let missing: Vec<&String> = asked.missing.iter().collect();
+                let why = format!("{} is not in the variant: {}", names(&missing), sight.unseen());
                 sheet.not(Subject::LoadedByName, why);
             }
             asked => {
@@ -269,7 +287,9 @@ impl Look<'_> {
             Some(Cpu::Unknown) => {
                 sheet.not(Subject::Cpu, format!("needs {asked}, and the level of the host is not in its facts"));
             }
-            None if known.is_here && level.is_none() => sheet.made(Subject::Cpu, Label::Here, asked, findings),
+            None if known.sight.has_known_cpu() && level.is_none() => {
+                sheet.made(Subject::Cpu, Label::Here, asked, findings)
+            }
             None => sheet.not(Subject::Cpu, format!("needs {asked}, and there are no facts of the host")),
         }
     }

@@ -8,8 +8,11 @@ mod by_name;
 pub mod check;
 mod fit;
 mod host;
+mod made;
 mod run;
+mod sight;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,11 +24,13 @@ use torchlift::preflight::verify::{ArtifactQuestion, InspectError, Inspection, i
 use torchlift::preflight::{DigestCache, HostLibraries, LibraryPath, code};
 use torchlift_schema::{Envelope, Finding, Place};
 
-use crate::cluster::{Accept, Host, Reach};
+use crate::cluster::Accept;
 use crate::facts::{HostGpus, KnownHost, Origin};
 use crate::plan::HostBuild;
 use check::Check;
 use fit::GpuCode;
+pub use made::Made;
+pub use sight::Sight;
 
 /// A host's binary, and all that is known of the host. Owned, since it is looked at in a thread that may be left alone.
 #[derive(Clone, Debug)]
@@ -42,6 +47,8 @@ pub struct Built {
     pub cwd: Utf8PathBuf,
     /// The level that its code asks of a CPU.
     pub cpu_level: Option<String>,
+    /// What its build was told to keep to.
+    pub made: Made,
     /// What it has to be, when that was written down before.
     pub envelope: Option<Envelope>,
     /// Of the host.
@@ -51,8 +58,8 @@ pub struct Built {
 /// What is known of a host.
 #[derive(Clone, Debug, Default)]
 pub struct Knowledge {
-    /// Whether it is this machine.
-    pub is_here: bool,
+    /// From where its system can be looked at.
+    pub sight: Sight,
     /// Its facts, and from where they are.
     pub facts: Option<KnownHost>,
     /// Its cards, and the code of its libtorch.
@@ -60,9 +67,12 @@ pub struct Knowledge {
 }
 
 impl Knowledge {
-    /// Of a host of the cluster file.
-    pub fn of(host: &Host, facts: Option<&KnownHost>, gpus: Option<&HostGpus>) -> Self {
-        Self { is_here: host.reach == Reach::Local, facts: facts.cloned(), gpus: gpus.cloned() }
+    /// Of a host of the cluster file that is seen like this.
+    pub fn of(sight: Sight, facts: Option<&KnownHost>, gpus: Option<&HostGpus>) -> Self {
+        // What this machine says of itself holds for no system behind a runner.
+        let holds = |known: &&KnownHost| known.origin != Origin::Probed || sight.is_this_machine();
+        let facts = facts.filter(holds).cloned();
+        Self { sight, facts, gpus: gpus.cloned() }
     }
 
     /// From where its facts are, in words.
@@ -131,7 +141,7 @@ pub fn verify(question: &Question, digests: &mut DigestCache) -> Verified {
     let started = clock.now();
     let here = HostLibraries::of_this_host();
     // Hosts with the same bytes and the same path would load the same: one look serves them all.
-    let mut seen: BTreeMap<(&str, &str, &Utf8Path, bool), (Seen, &Built)> = BTreeMap::new();
+    let mut seen: BTreeMap<(&str, &str, &Utf8Path, String), (Seen, &Built)> = BTreeMap::new();
     let mut gpu_code = GpuCode::default();
     let mut verified = Verified::default();
     for built in &question.hosts {
@@ -139,7 +149,8 @@ pub fn verify(question: &Question, digests: &mut DigestCache) -> Verified {
             verified.hosts.push(host::unreadable(finding));
             continue;
         }
-        let key = (built.bytes.as_str(), built.host.ld_library_path.as_str(), built.cwd.as_path(), built.known.is_here);
+        let path = built.host.ld_library_path.as_str();
+        let key = (built.bytes.as_str(), path, built.cwd.as_path(), built.known.sight.key());
         let (inspection, looked_at) = seen.entry(key).or_insert_with(|| (inspect(built, &here, digests), built));
         let looked = match inspection {
             Ok(inspection) => {
@@ -170,30 +181,29 @@ fn variant_lib(built: &Built) -> Option<Utf8PathBuf> {
 fn inspect(built: &Built, here: &HostLibraries, digests: &mut DigestCache) -> Seen {
     let variant_lib = variant_lib(built);
     let whole = LibraryPath::parse(built.host.ld_library_path.as_ref());
-    let (library_path, system) = if built.known.is_here {
-        (whole, None)
-    } else {
+    let (library_path, system) = match built.known.sight.system(here) {
+        Some(system) => (whole, Cow::Borrowed(system)),
         // What this machine has in the other folders says nothing of the host.
-        let of_variant =
-            |folder: &&std::path::PathBuf| variant_lib.as_ref().is_some_and(|lib| *folder == lib.as_std_path());
-        let facts = built.known.facts.as_ref().map(|known| &known.facts);
-        let system = HostLibraries {
-            arch: facts.map(|facts| facts.cpu.arch.clone()).unwrap_or_default(),
-            hwcaps: facts.map(|facts| facts.loader.hwcaps.clone()).unwrap_or_default(),
-            ..HostLibraries::default()
-        };
-        (LibraryPath::of(whole.elements().iter().filter(of_variant).cloned()), Some(system))
+        None => {
+            let of_variant =
+                |folder: &&std::path::PathBuf| variant_lib.as_ref().is_some_and(|lib| *folder == lib.as_std_path());
+            let facts = built.known.facts.as_ref().map(|known| &known.facts);
+            let system = HostLibraries {
+                arch: facts.map(|facts| facts.cpu.arch.clone()).unwrap_or_default(),
+                hwcaps: facts.map(|facts| facts.loader.hwcaps.clone()).unwrap_or_default(),
+                ..HostLibraries::default()
+            };
+            (LibraryPath::of(whole.elements().iter().filter(of_variant).cloned()), Cow::Owned(system))
+        }
     };
     let question = ArtifactQuestion {
         binary: built.file.as_std_path(),
         library_path: &library_path,
         variant_lib: variant_lib.as_deref().map(|lib| -> &Path { lib.as_std_path() }),
         cwd: built.cwd.as_std_path(),
-        is_elsewhere: system.is_some(),
+        is_elsewhere: !built.known.sight.is_seen(),
     };
-    inspect_artifact(question, system.as_ref().unwrap_or(here), digests)
-        .map(Arc::new)
-        .map_err(|error| Box::new(unusable(&error, built)))
+    inspect_artifact(question, &system, digests).map(Arc::new).map_err(|error| Box::new(unusable(&error, built)))
 }
 
 fn unusable(error: &InspectError, built: &Built) -> Finding {

@@ -61,7 +61,12 @@ pub struct LockFacts {
     pub packages: usize,
     /// Versions of `torch-sys` in it; several when dependencies disagree.
     pub torch_sys: Vec<semver::Version>,
+    /// Packages in it whose purpose is to link C++.
+    pub cxx: Vec<String>,
 }
+
+/// Packages that are there to compile C++ and to link its library.
+const CXX: [&str; 4] = ["autocxx", "cpp", "cxx", "link-cplusplus"];
 
 impl WorkspaceFacts {
     /// Reads the workspace of `manifest`, or the one at or above `cwd`.
@@ -187,8 +192,10 @@ impl LockFacts {
             version: semver::Version,
         }
         let lock: Lock = toml::from_str(text).ok()?;
+        let is_cxx = |package: &&Locked| CXX.contains(&package.name.as_str());
         Some(Self {
             packages: lock.package.len(),
+            cxx: lock.package.iter().filter(is_cxx).map(|package| package.name.clone()).collect(),
             torch_sys: lock
                 .package
                 .into_iter()
@@ -206,9 +213,11 @@ mod tests {
     #[test]
     fn a_lock_file_tells_the_torch_sys_that_it_pins() {
         let text = "version = 4\n[[package]]\nname = \"tch\"\nversion = \"0.22.0\"\n\
-                    [[package]]\nname = \"torch-sys\"\nversion = \"0.22.0\"\nsource = \"registry+x\"\n";
+                    [[package]]\nname = \"torch-sys\"\nversion = \"0.22.0\"\nsource = \"registry+x\"\n\
+                    [[package]]\nname = \"cxx\"\nversion = \"1.0.0\"\n";
         let lock = LockFacts::parse(text).unwrap();
-        assert_eq!((lock.packages, lock.torch_sys), (2, vec![semver::Version::new(0, 22, 0)]));
+        assert_eq!((lock.packages, lock.torch_sys), (3, vec![semver::Version::new(0, 22, 0)]));
+        assert_eq!(lock.cxx, ["cxx"]);
     }
 
     #[test]

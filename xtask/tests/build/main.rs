@@ -17,9 +17,14 @@ mod skip;
 #[expect(dead_code, reason = "tests of another package use the rest")]
 mod made;
 
+#[path = "../../../fixtures/support/cross.rs"]
+#[expect(unreachable_pub, reason = "the file is shared by tests of several packages")]
+mod machine;
+
 mod beside;
 mod cargo;
 mod clean;
+mod cross;
 mod disk;
 mod events;
 mod facts;

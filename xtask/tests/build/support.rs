@@ -71,13 +71,18 @@ impl Project {
 
     /// A stand-in libtorch `test/<name>` in the workspace's own store.
     pub(crate) fn libtorch(&self, name: &str, has_cuda: bool) -> PathBuf {
+        self.libtorch_by("cc", name, has_cuda)
+    }
+
+    /// The same with this compiler, which may be one for another CPU.
+    pub(crate) fn libtorch_by(&self, cc: &str, name: &str, has_cuda: bool) -> PathBuf {
         let root = self.root.join("libtorch/test").join(name);
         fs_err::create_dir_all(root.join("lib")).unwrap();
         fs_err::create_dir_all(root.join("include/torch")).unwrap();
         fs_err::write(root.join("include/torch/torch.h"), format!("// {name}\n")).unwrap();
         let version = if has_cuda { "2.9.0+cu128\n" } else { "2.9.0+cpu\n" };
         fs_err::write(root.join("build-version"), version).unwrap();
-        stand_in::libtorch(&root.join("lib"), has_cuda);
+        stand_in::libtorch_by(cc, &root.join("lib"), has_cuda);
         root
     }
 

@@ -6,7 +6,7 @@ use torchlift_schema::exit_code;
 use torchlift_xtask::commands::Context;
 use torchlift_xtask::facts::{Choice, Facts};
 use torchlift_xtask::verify::check::{Label, Outcome, Subject, Verdict};
-use torchlift_xtask::verify::{Built, Question, Verified, verify};
+use torchlift_xtask::verify::{Built, Made, Question, Sight, Verified, verify};
 
 use crate::stand_in;
 use crate::support::Project;
@@ -184,7 +184,7 @@ fn from_afar(project: &Project, host: &str) -> Verified {
     let context = Context { invocation: "cargo xtask".to_owned(), cwd: root.clone(), exe: None, env: project.env() };
     let facts = Facts::gather(&Choice { hosts: vec![host.to_owned()], ..Choice::default() }, &context, false).unwrap();
     let mut known = facts.knowledge().remove(host).unwrap();
-    known.is_here = false;
+    known.sight = Sight::Elsewhere;
     if known.facts.as_ref().is_some_and(|known| known.origin == torchlift_xtask::facts::Origin::Probed) {
         known.facts = None;
     }
@@ -196,6 +196,7 @@ fn from_afar(project: &Project, host: &str) -> Verified {
         bytes: String::new(),
         cwd: root,
         cpu_level: Some("x86-64-v2".to_owned()),
+        made: Made::default(),
         envelope: Some(project.envelope(host)),
         known,
         host: build,

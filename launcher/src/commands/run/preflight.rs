@@ -10,7 +10,7 @@ use torchlift_schema::{Finding, Place};
 use crate::env_vars;
 use crate::plan::{HostPlan, HostRequest, Planned, Program, RunRequest, program};
 use crate::preflight::verify::{StartQuestion, check_before_start};
-use crate::preflight::{DigestCache, HostLibraries, LibraryPath, code};
+use crate::preflight::{DigestCache, HostLibraries, LibraryPath, Runner, code};
 
 /// A working folder that is not there.
 const CWD_MISSING: &str = "cwd-missing";
@@ -68,10 +68,14 @@ fn start(host: &HostRequest, plan: &HostPlan, libraries: &HostLibraries, cache: 
         },
         host_name: Some(&host.name),
     };
-    let mut findings = check_before_start(question, libraries, cache);
-    if !host.runner.is_empty() {
-        // Behind an emulator or in a container other libraries count than this machine's: only bytes can be compared.
+    let variable = |name: &str| Some(plan.env.get(OsStr::new(name))?.value.to_string_lossy().into_owned());
+    let system = Runner::of(&host.runner, variable).system(libraries);
+    let mut findings = check_before_start(question, system.as_ref().unwrap_or(libraries), cache);
+    if system.is_none() {
+        // In a container other libraries count than this machine's: only bytes can be compared.
         findings.retain(|finding| is_about_the_file(&finding.code));
+    }
+    if !host.runner.is_empty() {
         let none = LibraryPath::default();
         let runner = StartQuestion { program: &plan.program, library_path: &none, envelope: None, ..question };
         findings.extend(check_before_start(runner, libraries, cache));

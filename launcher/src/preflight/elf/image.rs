@@ -229,10 +229,18 @@ impl<'d, H: FileHeader<Endian = Endianness>> Image<'d, H> {
     }
 
     fn version_needs(&self) -> Result<Vec<VersionNeed>, Damage> {
+        Ok(self.version_needs_by_index()?.0)
+    }
+
+    /// The versions that it needs, and the index by which its symbols name each.
+    pub(in crate::preflight) fn version_needs_by_index(
+        &self,
+    ) -> Result<(Vec<VersionNeed>, Vec<(u16, String)>), Damage> {
         const OUTSIDE: Damage = "its version needs lie outside the file";
-        let Some(address) = self.value(elf::DT_VERNEED) else { return Ok(Vec::new()) };
+        let Some(address) = self.value(elf::DT_VERNEED) else { return Ok(Default::default()) };
         let mut rest = self.at(address).ok_or(OUTSIDE)?;
         let mut needs = Vec::new();
+        let mut indices = Vec::new();
         let mut budget = VersionBudget::default();
         loop {
             let need: &elf::Verneed<Endianness> = or(rest.read_at(0), OUTSIDE)?;
@@ -243,6 +251,7 @@ impl<'d, H: FileHeader<Endian = Endianness>> Image<'d, H> {
                 let name = self.name(entry.vna_name.get(self.endian).into())?;
                 budget.spend(&name)?;
                 let is_weak = entry.vna_flags.get(self.endian).contains(elf::VER_FLG_WEAK);
+                indices.push((entry.vna_other.get(self.endian).0, name.clone()));
                 versions.push(NeededVersion { name, is_weak });
                 match entry.vna_next.get(self.endian) {
                     0 => break,
@@ -253,7 +262,7 @@ impl<'d, H: FileHeader<Endian = Endianness>> Image<'d, H> {
             budget.spend(&library)?;
             needs.push(VersionNeed { library, versions });
             match need.vn_next.get(self.endian) {
-                0 => return Ok(needs),
+                0 => return Ok((needs, indices)),
                 next => rest = forward(rest, next).ok_or(OUTSIDE)?,
             }
         }

@@ -1,8 +1,22 @@
 //! What the loader of a host knows before any program: default folders, cache, CPU levels, the words for tokens.
 
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use super::cache::LdCache;
+
+/// Where the files of a host's system lie in the file tree of this machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Root {
+    /// Where they say: the host is this machine.
+    #[default]
+    This,
+    /// Below this folder, the system's alone: a whole system's tree, as in a container or behind `chroot`.
+    Below(PathBuf),
+    /// Every file below this folder where it is there, else where it says: what QEMU's user emulation does with `-L`.
+    Before(PathBuf),
+}
 
 /// Where a host's system libraries are.
 #[derive(Clone, Debug, Default)]
@@ -24,13 +38,20 @@ pub struct HostLibraries {
     /// `/etc/ld.so.conf`. The loader does not read that file, `ldconfig` does: it is only read to say that it was
     /// not run.
     pub configuration: PathBuf,
+    /// Where what is named above lies.
+    pub root: Root,
 }
 
 /// How deep files of `ld.so.conf` may include each other; a file that includes itself ends there.
 const MAX_INCLUDES: u8 = 8;
 
+/// Links that the kernel follows on the way to one file.
+const MAX_LINKS: u8 = 40;
+
 /// Where `ldconfig` leaves what it found.
 pub(in crate::preflight) const CACHE: &str = "/etc/ld.so.cache";
+/// Which folders it looks into.
+const CONFIGURATION: &str = "/etc/ld.so.conf";
 
 /// The usual path of the loader, by architecture.
 #[cfg(target_arch = "x86_64")]
@@ -52,8 +73,73 @@ impl HostLibraries {
             default_folders,
             loader,
             cache: LdCache::read(Path::new(CACHE)),
-            configuration: PathBuf::from("/etc/ld.so.conf"),
+            configuration: PathBuf::from(CONFIGURATION),
+            root: Root::This,
         }
+    }
+
+    /// The system of programs for `arch` that QEMU runs on this machine; `prefix` is the folder that it got as `-L`.
+    pub fn emulated(arch: &str, prefix: Option<&Path>) -> Self {
+        // Without a folder of its own the files are this machine's: those that it has for that CPU.
+        Self::of_root(arch, Root::Before(prefix.unwrap_or(Path::new("/")).to_owned()))
+    }
+
+    /// The system that lies, whole, below `folder`.
+    pub fn below(arch: &str, folder: &Path) -> Self {
+        Self::of_root(arch, Root::Below(folder.to_owned()))
+    }
+
+    fn of_root(arch: &str, root: Root) -> Self {
+        let mut host = Self { arch: arch.to_owned(), platform: Some(arch.to_owned()), root, ..Self::default() };
+        // Which of these folders the loader was made for is not written where it could be read without running it; no
+        // distribution has libraries in those of another.
+        let multiarch = format!("lib/{}-linux-gnu", if arch == "i686" { "i386" } else { arch });
+        let has_lib64 = host.at(&host.of_system(Path::new("/lib64"))).is_dir();
+        let names = [multiarch.as_str(), "lib64", "lib"];
+        host.default_folders = names
+            .iter()
+            .flat_map(|name| [Path::new("/").join(name), Path::new("/usr").join(name)])
+            .map(|folder| host.of_system(&folder))
+            .collect();
+        let has_multiarch = host.default_folders.iter().take(2).any(|folder| host.at(folder).is_dir());
+        host.lib = if has_multiarch {
+            multiarch
+        } else if has_lib64 {
+            "lib64".to_owned()
+        } else {
+            "lib".to_owned()
+        };
+        host.cache = LdCache::read(&host.at(&host.of_system(Path::new(CACHE))));
+        host.configuration = host.at(&host.of_system(Path::new(CONFIGURATION)));
+        host
+    }
+
+    /// Where a file of the system lies, by the path that the system itself has for it.
+    pub(super) fn of_system(&self, path: &Path) -> PathBuf {
+        match &self.root {
+            Root::Below(folder) => folder.join(path.strip_prefix("/").unwrap_or(path)),
+            Root::This | Root::Before(_) => path.to_owned(),
+        }
+    }
+
+    /// The file that a program gets that opens `path`, which is one of this machine or, by [`Self::of_system`], of the system.
+    pub(super) fn at(&self, path: &Path) -> PathBuf {
+        match &self.root {
+            Root::This => path.to_owned(),
+            Root::Below(folder) => match path.strip_prefix(folder) {
+                Ok(below) => inside(folder, below),
+                Err(_) => path.to_owned(),
+            },
+            Root::Before(folder) => {
+                let before = path.strip_prefix("/").map(|below| folder.join(below));
+                before.ok().filter(|before| before.exists()).unwrap_or_else(|| path.to_owned())
+            }
+        }
+    }
+
+    /// Whether it is this machine's own system, of which this machine's CPU says something.
+    pub fn is_this_machine(&self) -> bool {
+        self.root == Root::This
     }
 
     /// The folders that [`Self::configuration`] and the files that it includes name, in their order.
@@ -72,6 +158,25 @@ impl HostLibraries {
             _ => None,
         }
     }
+}
+
+/// The file `below` a folder that is a system's root: an absolute link in there starts from the folder, as it would for the
+/// system itself.
+fn inside(folder: &Path, below: &Path) -> PathBuf {
+    let mut parts: VecDeque<OsString> = below.iter().map(OsStr::to_owned).collect();
+    let mut at = folder.to_owned();
+    let mut links = 0;
+    while let Some(part) = parts.pop_front() {
+        at.push(part);
+        let Ok(target) = fs_err::read_link(&at) else { continue };
+        links += 1;
+        // Relative ones lead where they lead; more links than the kernel follows lead nowhere.
+        if let (Ok(target), true) = (target.strip_prefix("/"), links <= MAX_LINKS) {
+            target.iter().rev().for_each(|part| parts.push_front(part.to_owned()));
+            folder.clone_into(&mut at);
+        }
+    }
+    at
 }
 
 /// What `$LIB` is on a host whose loader is really at `loader`: the folder that its distribution configured for it.
@@ -197,6 +302,33 @@ mod tests {
         assert_eq!(folders, ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib", "/usr/lib"]);
         assert_eq!(lib_of_loader(Path::new("/usr/lib64/ld-linux-x86-64.so.2")), "lib64");
         assert_eq!(default_folders("lib64"), [PathBuf::from("/lib64"), PathBuf::from("/usr/lib64")]);
+    }
+
+    #[test]
+    fn the_files_of_another_system_lie_below_its_root_with_its_absolute_links_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("ein System");
+        for sub in ["usr/lib/aarch64-linux-gnu", "lib64"] {
+            fs_err::create_dir_all(root.join(sub)).unwrap();
+        }
+        fs_err::write(root.join("usr/lib/aarch64-linux-gnu/ld.so"), "").unwrap();
+        fs_err::os::unix::fs::symlink("/usr/lib/aarch64-linux-gnu/ld.so", root.join("lib64/ld.so")).unwrap();
+        fs_err::os::unix::fs::symlink("/loop", root.join("loop")).unwrap();
+        let host = HostLibraries::below("aarch64", &root);
+        assert_eq!(host.lib, "lib/aarch64-linux-gnu");
+        assert_eq!(host.default_folders[1], root.join("usr/lib/aarch64-linux-gnu"));
+        let real = root.join("usr/lib/aarch64-linux-gnu/ld.so");
+        assert_eq!(host.at(&host.of_system(Path::new("/lib64/ld.so"))), real);
+        assert_eq!(host.at(Path::new("/variant/lib/libtorch.so")), Path::new("/variant/lib/libtorch.so"));
+        assert!(!host.at(&root.join("loop")).exists());
+        // QEMU takes this machine's file where the folder has none.
+        let host = HostLibraries::emulated("aarch64", Some(&root));
+        assert_eq!(host.at(Path::new("/usr/lib/aarch64-linux-gnu/ld.so")), real);
+        assert_eq!(
+            host.at(Path::new("/usr/lib/aarch64-linux-gnu/other.so")),
+            Path::new("/usr/lib/aarch64-linux-gnu/other.so")
+        );
+        assert!(!host.is_this_machine() && HostLibraries::default().is_this_machine());
     }
 
     #[test]

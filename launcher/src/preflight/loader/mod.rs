@@ -21,7 +21,7 @@ use super::elf::{self, ByteOrder, Class, ElfError, ElfFacts, Kind};
 
 pub use cache::LdCache;
 pub(in crate::preflight) use host::CACHE;
-pub use host::HostLibraries;
+pub use host::{HostLibraries, Root};
 
 use search::{Found, Searcher};
 
@@ -259,7 +259,7 @@ impl Walk<'_> {
         let program = &self.objects[0];
         let Some(name) = program.facts.interpreter.clone() else { return };
         let needed_by = program.path.clone();
-        let path = PathBuf::from(&name);
+        let path = self.searcher.interpreter(&name);
         match self.searcher.probe(&path) {
             search::Probe::Usable(facts) => {
                 let file = search::identity(&path);

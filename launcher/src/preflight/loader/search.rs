@@ -157,6 +157,7 @@ impl<'a> Searcher<'a> {
         let is_default = |path: &Path| self.host.default_folders.iter().any(|folder| path.starts_with(folder));
         let cached = HostLibraries::cache_flags(&self.program.arch)
             .and_then(|flags| self.host.cache.lookup(name, flags, &self.host.hwcaps))
+            .map(|path| self.host.of_system(&path))
             .filter(|path| !needing.facts.has_nodefaultlib || !is_default(path));
         if let Some(path) = cached
             && let Step::Done(found) = self.take(name, path, How::Cache, trail)
@@ -181,8 +182,9 @@ impl<'a> Searcher<'a> {
     /// Looks for `name` in `folders`, and in the glibc-hwcaps folders of each first.
     fn look(&mut self, name: &str, folders: &[PathBuf], how: How, trail: &mut Trail) -> Step {
         for folder in folders {
-            if !trail.searched.contains(folder) {
-                trail.searched.push(folder.clone());
+            let shown = self.host.at(folder);
+            if !trail.searched.contains(&shown) {
+                trail.searched.push(shown);
             }
             for place in self.places(folder) {
                 if let Step::Done(found) = self.take(name, place.join(name), how, trail) {
@@ -198,10 +200,11 @@ impl<'a> Searcher<'a> {
             return places.clone();
         }
         let mut places = Vec::new();
-        if folder.is_dir() {
+        let is_dir = |path: &Path| self.host.at(path).is_dir();
+        if is_dir(folder) {
             let hwcaps = folder.join("glibc-hwcaps");
-            if hwcaps.is_dir() {
-                places.extend(self.host.hwcaps.iter().map(|level| hwcaps.join(level)).filter(|place| place.is_dir()));
+            if is_dir(&hwcaps) {
+                places.extend(self.host.hwcaps.iter().map(|level| hwcaps.join(level)).filter(|place| is_dir(place)));
             }
             places.push(folder.to_owned());
         }
@@ -210,6 +213,7 @@ impl<'a> Searcher<'a> {
     }
 
     fn take(&self, name: &str, path: PathBuf, how: How, trail: &mut Trail) -> Step {
+        let path = self.host.at(&path);
         match self.probe(&path) {
             Probe::Absent => Step::GoOn,
             Probe::OtherMachine(arch) => {
@@ -222,6 +226,11 @@ impl<'a> Searcher<'a> {
                 Step::Done(Box::new(nowhere(name, trail, Some((path, error)))))
             }
         }
+    }
+
+    /// Where the loader lies that a program names as its own.
+    pub(super) fn interpreter(&self, name: &str) -> PathBuf {
+        self.host.at(&self.host.of_system(Path::new(name)))
     }
 
     /// What the loader makes of the file at `path`.

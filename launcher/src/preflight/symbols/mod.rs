@@ -7,6 +7,7 @@
 
 mod lookup;
 mod unresolved;
+mod versioned;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -23,6 +24,7 @@ use super::elf::{ElfError, Image, check_magic, with_image};
 use super::map;
 
 pub use unresolved::{Unresolved, unresolved, unresolved_strings};
+pub use versioned::by_version;
 
 /// Symbols that are read of one file; the largest libtorch library has under 200,000.
 const MAX_SYMBOLS: usize = 4_000_000;

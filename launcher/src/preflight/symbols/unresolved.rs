@@ -158,13 +158,13 @@ fn references<'d, H: FileHeader<Endian = Endianness>>(
 
 /// The indices of the symbols that relocations refer to.
 #[derive(Default)]
-struct Referred {
+pub(super) struct Referred {
     /// With whether the reference has to be resolved at the start.
-    by_index: BTreeMap<u32, bool>,
+    pub(super) by_index: BTreeMap<u32, bool>,
 }
 
 impl Referred {
-    fn read<H: FileHeader<Endian = Endianness>>(image: &Image<'_, H>) -> Result<Self, &'static str> {
+    pub(super) fn read<H: FileHeader<Endian = Endianness>>(image: &Image<'_, H>) -> Result<Self, &'static str> {
         let mut referred = Self::default();
         let flags = elf::DynamicFlags(image.value(elf::DT_FLAGS).unwrap_or(0));
         let flags_1 = elf::DynamicFlags1(image.value(elf::DT_FLAGS_1).unwrap_or(0));

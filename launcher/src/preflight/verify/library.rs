@@ -5,7 +5,7 @@ use std::path::Path;
 use torchlift_schema::{Finding, Place};
 
 use crate::preflight::elf::{ElfError, ElfFacts};
-use crate::preflight::loader::{Closure, HostLibraries, LibraryPath, Missing, MissingReason, MissingVersion};
+use crate::preflight::loader::{Closure, HostLibraries, LibraryPath, Missing, MissingReason, MissingVersion, Root};
 use crate::preflight::symbols::Unresolved;
 use crate::preflight::{code, isa};
 
@@ -26,7 +26,7 @@ fn missing_library(missing: &Missing, library_path: &LibraryPath, host: &HostLib
     let needed_by = missing.needed_by.display();
     let place = place.clone();
     if missing.is_interpreter {
-        return interpreter(missing, place);
+        return interpreter(missing, host, place);
     }
     match &missing.reason {
         MissingReason::Unusable { path, error } => {
@@ -58,7 +58,7 @@ fn missing_library(missing: &Missing, library_path: &LibraryPath, host: &HostLib
     }
 }
 
-fn interpreter(missing: &Missing, place: Place) -> Finding {
+fn interpreter(missing: &Missing, host: &HostLibraries, place: Place) -> Finding {
     let (name, needed_by) = (&missing.name, missing.needed_by.display());
     let message = match &missing.reason {
         MissingReason::Unusable { error, .. } => format!("the loader of `{needed_by}` cannot be used: {error}"),
@@ -67,8 +67,17 @@ fn interpreter(missing: &Missing, place: Place) -> Finding {
             None => format!("`{name}`, the loader of `{needed_by}`, is not there"),
         },
     };
-    Finding::error(code::INTERPRETER_MISSING, place, message)
-        .remedy("install the C library that the program was built for, or build for the one that is here")
+    let finding = Finding::error(code::INTERPRETER_MISSING, place, message);
+    match &host.root {
+        Root::This => {
+            finding.remedy("install the C library that the program was built for, or build for the one that is here")
+        }
+        Root::Below(folder) => finding.remedy(format!("put the C library that the program was built for into `{}`", folder.display())),
+        Root::Before(_) => finding.remedy(format!(
+            "give QEMU the folder of a system for {} with `-L`, such as `/usr/{}-linux-gnu` of Debian's cross compilers",
+            host.arch, host.arch
+        )),
+    }
 }
 
 fn folders(missing: &Missing) -> String {

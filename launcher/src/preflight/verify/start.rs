@@ -165,7 +165,8 @@ fn script(program: &Path, line: &str, place: &Place) -> Option<Finding> {
 /// is that of x86-64.
 fn cpu_level(envelope: &Envelope, host: &HostLibraries, place: &Place) -> Option<Finding> {
     let level = envelope.artifact.cpu_level.as_ref()?;
-    let is_known = host.arch == "x86_64" && level.starts_with("x86-64-") && level != "x86-64-v1";
+    let is_known =
+        host.is_this_machine() && host.arch == "x86_64" && level.starts_with("x86-64-") && level != "x86-64-v1";
     if !is_known || host.hwcaps.contains(level) {
         return None;
     }

@@ -9,7 +9,7 @@ use torchlift::plan::{Device, HostRequest, Program, RunRequest, run_id};
 use torchlift_schema::{Artifact, Envelope, Finding, exit_code};
 
 use super::LaunchArgs;
-use crate::cluster::{self, Host, Reach, Slots};
+use crate::cluster::{self, Host, Slots};
 use crate::commands::Context;
 use crate::error::CommandError;
 use crate::facts::{Facts, KnownHost};
@@ -39,7 +39,7 @@ pub(crate) fn request(
             program: Program::Envelope(Box::new(envelope)),
             slots,
             env: host.env.clone(),
-            runner: runner(host, facts),
+            runner: facts.cluster.runner_of(host).to_vec(),
             devices: host.devices.iter().map(device).collect(),
         });
     }
@@ -92,18 +92,6 @@ fn device(device: &cluster::Device) -> Device {
     match device {
         cluster::Device::Index(index) => Device::Index(*index),
         cluster::Device::Uuid(uuid) => Device::Uuid(uuid.clone()),
-    }
-}
-
-/// Words before the program: the host's own, else those of the toolchain, where this machine runs what was built for another.
-fn runner(host: &Host, facts: &Facts) -> Vec<String> {
-    let kind = facts.cluster.kinds.get(host.kind);
-    let target = kind.and_then(|kind| kind.target.as_ref());
-    let toolchain =
-        target.and_then(|target| facts.cluster.toolchains.get(target)).filter(|_| host.reach == Reach::Local);
-    match toolchain {
-        Some(toolchain) if host.runner.is_empty() => toolchain.runner.clone(),
-        _ => host.runner.clone(),
     }
 }
 

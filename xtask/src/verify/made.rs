@@ -3,6 +3,7 @@
 //! The file is asked, not the flags: a linker may ignore both.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use torchlift::preflight::elf::Version;
@@ -136,7 +137,7 @@ fn crates_of<'s>(symbols: &[&'s String], dir: &Utf8Path) -> BTreeMap<&'s str, St
         for symbol in symbols {
             let whole = [b"\0", symbol.as_bytes(), b"\0"].concat();
             if has(&bytes, &whole) {
-                let by = crate_name(&name);
+                let by = owner(entry.path());
                 let all = found.entry(symbol.as_str()).or_default();
                 if !all.contains(&by) {
                     all.push(by);
@@ -147,9 +148,12 @@ fn crates_of<'s>(symbols: &[&'s String], dir: &Utf8Path) -> BTreeMap<&'s str, St
     found.into_iter().map(|(symbol, crates)| (symbol, crates.join(", "))).collect()
 }
 
-/// `` `pages` `` of `libpages-0123456789abcdef.rlib`.
-fn crate_name(file: &str) -> String {
-    let name = file.strip_prefix("lib").unwrap_or(file);
+/// `` `pages` `` for `libpages-0123456789abcdef.rlib`, and for every object in `incremental/pages-0123456789abc`.
+fn owner(path: &Path) -> String {
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    let mut parts = path.iter().map(|part| part.to_string_lossy());
+    let folder = if parts.any(|part| part == "incremental") { parts.next() } else { None };
+    let name = folder.as_deref().unwrap_or_else(|| file.strip_prefix("lib").unwrap_or(&file));
     let name = name.split_once('-').or_else(|| name.split_once('.')).map_or(name, |(name, _)| name);
     format!("`{name}`")
 }
@@ -178,9 +182,12 @@ mod tests {
         let deps = dir.join("release/deps");
         fs_err::create_dir_all(&deps).unwrap();
         fs_err::write(deps.join("libpages-0123.rlib"), b"x\0getentropy\0pthread_create_x\0").unwrap();
+        let incremental = dir.join("release/incremental/random-0123/s-1");
+        fs_err::create_dir_all(&incremental).unwrap();
+        fs_err::write(incremental.join("lib1.o"), b"\0getentropy\0").unwrap();
         fs_err::write(deps.join("pages-0123.d"), b"\0pthread_create\0").unwrap();
         let symbols = ["getentropy".to_owned(), "pthread_create".to_owned()];
         let found = crates_of(&symbols.iter().collect::<Vec<_>>(), dir);
-        assert_eq!(found, BTreeMap::from([("getentropy", "`pages`".to_owned())]));
+        assert_eq!(found, BTreeMap::from([("getentropy", "`pages`, `random`".to_owned())]));
     }
 }

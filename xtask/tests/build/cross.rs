@@ -189,7 +189,7 @@ fn a_program_above_its_glibc_floor_is_refused_with_the_symbols_and_the_crate_tha
     project.write("cluster.toml", &format!("{cluster}{}", own_toolchain("glibc = \"2.5\"")));
     let ran = project.run(&["build"]).fails(exit_code::VERIFY);
     ran.says("error[glibc-above-floor]").says("may need glibc 2.5 at most, and needs `GLIBC_2.");
-    ran.says("`getentropy`");
+    ran.says("`getentropy` by `linked`");
     assert_eq!(project.published(), published, "nothing is published");
     project.run(&["verify"]).fails(exit_code::VERIFY).says("error[glibc-above-floor]");
 }

@@ -30,6 +30,9 @@ const MAX_BUILD_ID: usize = 64;
 /// What does not hold, as a fragment.
 pub(in crate::preflight) type Damage = &'static str;
 
+/// What a file needs of libraries by version, and the index by which its symbols name each version.
+pub(in crate::preflight) type IndexedNeeds = (Vec<VersionNeed>, Vec<(u16, String)>);
+
 /// An ELF file whose headers were read.
 pub(in crate::preflight) struct Image<'d, H: FileHeader<Endian = Endianness>> {
     data: &'d [u8],
@@ -233,9 +236,7 @@ impl<'d, H: FileHeader<Endian = Endianness>> Image<'d, H> {
     }
 
     /// The versions that it needs, and the index by which its symbols name each.
-    pub(in crate::preflight) fn version_needs_by_index(
-        &self,
-    ) -> Result<(Vec<VersionNeed>, Vec<(u16, String)>), Damage> {
+    pub(in crate::preflight) fn version_needs_by_index(&self) -> Result<IndexedNeeds, Damage> {
         const OUTSIDE: Damage = "its version needs lie outside the file";
         let Some(address) = self.value(elf::DT_VERNEED) else { return Ok(Default::default()) };
         let mut rest = self.at(address).ok_or(OUTSIDE)?;

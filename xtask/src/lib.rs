@@ -21,6 +21,7 @@ pub mod checkout;
 pub mod cli;
 pub mod cluster;
 pub mod commands;
+pub mod container;
 pub mod doctor;
 pub mod env_vars;
 pub mod error;

@@ -292,6 +292,15 @@ impl RustcFacts {
         Self::parse(&String::from_utf8_lossy(&output.stdout)).ok_or_else(failed)
     }
 
+    /// The folder of the toolchain that is called in `folder`; none where rustc does not say.
+    pub fn sysroot(env: &Env, folder: &Utf8Path, run: Run<'_>) -> Option<Utf8PathBuf> {
+        let mut command = Command::new(rustc_program(env));
+        command.args(["--print", "sysroot"]).current_dir(folder).env_clear().envs(env).stdin(Stdio::null());
+        let output = run(&mut command).ok().filter(|output| output.status.success())?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        Some(Utf8PathBuf::from(said.trim())).filter(|folder| folder.is_absolute())
+    }
+
     /// Whether the standard library for `target` is there; none where rustc does not say.
     pub fn has_std(env: &Env, folder: &Utf8Path, target: &str, run: Run<'_>) -> Option<bool> {
         let mut command = Command::new(rustc_program(env));

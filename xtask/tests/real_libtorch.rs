@@ -1,8 +1,11 @@
-//! The main job on a real libtorch, and what is read from it with the vendors' tools as the judge.
+//! The main job on a real libtorch, and what is read from it with the vendors' tools as the judge; builds in containers of a
+//! real engine.
 //!
 //! `cargo xtask test` runs this last: the first run may fetch up to 1 GB into the user's store and compile tch; later runs
 //! find both.
 
+#[path = "real/container.rs"]
+mod container;
 #[path = "real/demo.rs"]
 mod demo;
 #[path = "real/fatbin.rs"]
@@ -23,6 +26,13 @@ mod sources;
 mod stand_in;
 #[path = "real/store.rs"]
 mod store;
+#[path = "build/support.rs"]
+#[expect(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "the tests of builds use the rest, and what surrounds a test may fail as the test itself may"
+)]
+mod support;
 #[path = "real/two_cpus.rs"]
 mod two_cpus;
 #[path = "real/vendor.rs"]

@@ -9,8 +9,10 @@ use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 
-/// `$1` is the process group. The group's members may be gone by themselves, which is no matter.
-const SCRIPT: &str = "read -r word || kill -s KILL -- \"-$1\" 2>/dev/null";
+/// `$1` is the process group, what follows a command that ends what the group has elsewhere. The group's members may be gone
+/// by themselves, which is no matter.
+const SCRIPT: &str =
+    "read -r word || { kill -s KILL -- \"-$1\" 2>/dev/null; shift; [ $# -eq 0 ] || exec \"$@\" 2>/dev/null; }";
 
 /// Watches over one process group.
 #[derive(Debug)]
@@ -24,10 +26,21 @@ impl Watchdog {
     /// # Errors
     /// When no shell can be started.
     pub fn over(leader: &Child) -> io::Result<Self> {
-        let shell = Command::new("/bin/sh")
-            .args(["-c", SCRIPT, "sh"])
-            .arg(leader.id().to_string())
-            .env_clear()
+        Self::over_both(leader, None)
+    }
+
+    /// Begins to watch over the group that `leader` leads; `ending` is run after the group's end.
+    ///
+    /// # Errors
+    /// When no shell can be started.
+    pub fn over_both(leader: &Child, ending: Option<&Command>) -> io::Result<Self> {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", SCRIPT, "sh"]).arg(leader.id().to_string()).env_clear();
+        if let Some(ending) = ending {
+            shell.arg(ending.get_program()).args(ending.get_args());
+            shell.envs(ending.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        }
+        let shell = shell
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

@@ -31,7 +31,7 @@ impl ConfigFacts {
     pub fn read(folder: &Utf8Path, env: &Env) -> Self {
         let mut facts =
             Self { has_build_target: env.contains_key(OsStr::new("CARGO_BUILD_TARGET")), ..Self::default() };
-        for file in files(folder, env) {
+        for file in config_files(folder, env) {
             let Ok(text) = crate::file::read_to_string(&file) else { continue };
             let Ok(table) = text.parse::<toml::Table>() else { continue };
             facts.add(&table);
@@ -82,15 +82,20 @@ fn flags(list: &toml::Value) -> Vec<String> {
 }
 
 /// `.cargo/config.toml` (or the older `.cargo/config`) of the folder and those above it, then that of `CARGO_HOME`.
-fn files(folder: &Utf8Path, env: &Env) -> Vec<Utf8PathBuf> {
-    let text = |name: &str| env.get(OsStr::new(name)).and_then(|value| value.to_str()).filter(|text| !text.is_empty());
-    let home = text("CARGO_HOME").map(Utf8PathBuf::from).or_else(|| Some(Utf8Path::new(text("HOME")?).join(".cargo")));
+pub(crate) fn config_files(folder: &Utf8Path, env: &Env) -> Vec<Utf8PathBuf> {
+    let home = cargo_home(env);
     let mut folders: Vec<Utf8PathBuf> = folder.ancestors().map(|folder| folder.join(".cargo")).collect();
     folders.extend(home.filter(|home| !folders.contains(home)));
     let existing = |folder: &Utf8PathBuf| {
         ["config", "config.toml"].map(|name| folder.join(name)).into_iter().find(|file| file.is_file())
     };
     folders.iter().filter_map(existing).collect()
+}
+
+/// The folder that cargo keeps registries, checkouts and a person's configuration in.
+pub(crate) fn cargo_home(env: &Env) -> Option<Utf8PathBuf> {
+    let text = |name: &str| env.get(OsStr::new(name)).and_then(|value| value.to_str()).filter(|text| !text.is_empty());
+    text("CARGO_HOME").map(Utf8PathBuf::from).or_else(|| Some(Utf8Path::new(text("HOME")?).join(".cargo")))
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ mod run;
 mod signals;
 
 pub use config::ConfigFacts;
+pub(crate) use config::{cargo_home, config_files};
 pub(crate) use locks::describe as describe_process;
 pub use message::{CargoEvent, CrateTime, Watcher};
-pub use run::{CargoError, CargoRun, run};
+pub use run::{CargoError, CargoRun, Jobs, run};
 pub use signals::Signals;

@@ -20,6 +20,7 @@ use torchlift::process::watchdog::Watchdog;
 use super::locks;
 use super::message::{CargoEvent, CrateTime, Messages, Watcher};
 use super::signals::{Heard, Signals};
+use crate::container::{self, Ending};
 use crate::plan::Build;
 use crate::toolchain::Env;
 use crate::workspace::Program;
@@ -84,6 +85,14 @@ pub enum CargoError {
         /// The end of its stderr.
         tail: String,
     },
+    /// The container that cargo should run in could not be made.
+    #[error("`{engine}` could not run cargo in a container: {words}")]
+    NoContainer {
+        /// The engine as it was called.
+        engine: String,
+        /// The end of what it said.
+        words: String,
+    },
     /// It ended well, and did not say where the program is.
     #[error("cargo ended well and told of no {} `{}`; {}", .program.kind.word(), .program.name, others(.told))]
     NoExecutable {
@@ -107,7 +116,22 @@ fn others(told: &[String]) -> String {
     format!("it told of {}", told.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "))
 }
 
-/// Runs cargo for `build` in the workspace `folder`; `jobs` is the pool that it shares with others.
+/// How many compilers and build scripts a cargo runs at once.
+#[derive(Clone, Copy, Debug)]
+pub enum Jobs<'a> {
+    /// As its arguments say, else one a core.
+    Own,
+    /// As many as it gets out of this pool, and one.
+    Pool(&'a Client),
+    /// So many: what the pool was asked for beforehand, since a container has no part in it.
+    Share(usize),
+}
+
+/// What engines end with when nothing was run: their own failure, a runtime that made no container, no such program. Cargo
+/// ends with none of these.
+const NOTHING_RUN: [i32; 3] = [125, 126, 127];
+
+/// Runs cargo for `build` in the workspace `folder`, in the build's container if it has one.
 ///
 /// # Errors
 /// When there is no program at the end, one variant for each reason.
@@ -116,36 +140,34 @@ pub fn run(
     program: &Program,
     folder: &Utf8Path,
     env: &Env,
-    jobs: Option<&Client>,
+    jobs: Jobs<'_>,
     signals: &Signals,
     watcher: &mut dyn Watcher,
 ) -> Result<CargoRun, CargoError> {
     let clock = Clock::start();
     let started = clock.now();
-    let cargo = build.cargo.to_string_lossy().into_owned();
-    let mut command = Command::new(&build.cargo);
-    command
-        .args(&build.args)
-        .env_clear()
-        .envs(env.iter().filter(|(name, _)| !build.env_unset.iter().any(|unset| *name == unset.as_str())))
-        .envs(&build.env)
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0);
-    if let Some(jobs) = jobs {
-        jobs.configure(&mut command);
-    }
-    let mut child = command.spawn().map_err(|source| CargoError::NotStarted { cargo, source })?;
+    let (mut command, ending) = call(build, folder, env, jobs);
+    let cargo = command.get_program().to_string_lossy().into_owned();
+    command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn().map_err(|source| CargoError::NotStarted { cargo: cargo.clone(), source })?;
     // Where no shell can be started, a kill of this program leaves cargo to end by itself at its next message.
-    let watchdog = Watchdog::over(&child).ok();
-    let mut talk =
-        Talk { messages: Messages::default(), program, tail: Vec::new(), started, silent_since: clock.now() };
+    let watchdog = Watchdog::over_both(&child, ending.as_ref().map(Ending::command).as_ref()).ok();
+    let mut talk = Talk {
+        messages: Messages::default(),
+        program,
+        ending: ending.as_ref(),
+        tail: Vec::new(),
+        started,
+        silent_since: clock.now(),
+    };
     let heard = talk.listen(&mut child, signals, watcher, &clock);
     if !matches!(heard, Ok(None)) {
         // Its compilers outlive a cargo that was killed; the group's id is taken until cargo is waited for.
         let _ = kill_group(&child, Signal::SIGKILL);
+    }
+    // The engine's own process is gone, so that it makes no container any more.
+    if let Some(ending) = ending.as_ref().filter(|_| !matches!(heard, Ok(None))) {
+        ending.end();
     }
     drop(watchdog);
     let status = child.wait().map_err(|source| CargoError::Unreadable { source })?;
@@ -155,6 +177,13 @@ pub fn run(
     }
     if !status.success() || talk.messages.is_success == Some(false) {
         let tail = String::from_utf8_lossy(&talk.tail).trim_end().to_owned();
+        if let Some(ending) = &ending {
+            // An engine that was killed leaves its container behind.
+            ending.end();
+            if status.code().is_some_and(|code| NOTHING_RUN.contains(&code)) {
+                return Err(CargoError::NoContainer { engine: cargo, words: tail.trim().to_owned() });
+            }
+        }
         return Err(CargoError::Failed { status: in_words(status), tail });
     }
     let Messages { executable, other_executables, compiled, fresh, .. } = talk.messages;
@@ -162,6 +191,28 @@ pub fn run(
         Some(executable) => Ok(CargoRun { executable, compiled, fresh, elapsed: clock.now().since(started) }),
         None => Err(CargoError::NoExecutable { program: program.clone(), told: other_executables }),
     }
+}
+
+/// The command that runs cargo, and how it is ended where a signal to its group is not enough.
+fn call(build: &Build, folder: &Utf8Path, env: &Env, jobs: Jobs<'_>) -> (Command, Option<Ending>) {
+    if let Some(container) = &build.container {
+        let share = match jobs {
+            Jobs::Share(share) => vec![("CARGO_BUILD_JOBS", share.to_string())],
+            Jobs::Own | Jobs::Pool(_) => Vec::new(),
+        };
+        let (command, ending) = container::call(build, container, folder, env, &share);
+        return (command, Some(ending));
+    }
+    let mut command = Command::new(&build.cargo);
+    command
+        .args(&build.args)
+        .env_clear()
+        .envs(env.iter().filter(|(name, _)| !build.env_unset.iter().any(|unset| *name == unset.as_str())))
+        .envs(&build.env);
+    if let Jobs::Pool(pool) = jobs {
+        pool.configure(&mut command);
+    }
+    (command, None)
 }
 
 fn in_words(status: ExitStatus) -> String {
@@ -182,6 +233,8 @@ fn kill_group(child: &Child, signal: Signal) -> nix::Result<()> {
 struct Talk<'a> {
     messages: Messages,
     program: &'a Program,
+    /// How cargo's container is ended, if it is in one.
+    ending: Option<&'a Ending>,
     tail: Vec<u8>,
     /// When cargo was started.
     started: Moment,
@@ -219,7 +272,11 @@ impl Talk<'_> {
             if let Some(signal) = signals.next(&mut heard) {
                 // A second one means that the first was not enough.
                 let passed_on = if ended_by.is_some() { Signal::SIGKILL } else { signal };
-                let _ = kill_group(child, passed_on);
+                match self.ending {
+                    // The first process of a container does not hear most signals.
+                    Some(ending) if ended_by.is_none() => drop(ending.command().spawn()),
+                    _ => drop(kill_group(child, passed_on)),
+                }
                 ended_by.get_or_insert((signal, clock.now()));
             }
             watcher.tick();

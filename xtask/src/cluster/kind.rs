@@ -14,6 +14,9 @@ use super::name;
 use super::node::{Node, Value};
 use super::variables::{self, Scope};
 
+/// Container engines whose command line is known here.
+const ENGINES: [&str; 2] = ["podman", "docker"];
+
 /// A kind with what each of its hosts still has to expand.
 #[derive(Debug)]
 pub(super) struct KindTable<'a> {
@@ -155,17 +158,8 @@ fn container(node: &Node, kind: &Fields<'_>) -> Option<Container> {
         return None;
     }
     let fields = Fields::new(node, keys::CONTAINER, kind.findings)?;
-    let engine = required(&fields, "engine", "write `engine = \"podman\"` or `\"docker\"`");
+    let engine = engine(&fields);
     let image = required(&fields, "image", "name the image to build in");
-    let engine = engine.filter(|text| {
-        let is_known = ["podman", "docker"].contains(&text.value);
-        if !is_known {
-            let remedy = meant(text.value, ["podman", "docker"], "engines");
-            let message = format!("`{}` is no container engine that is known here", text.value);
-            kind.findings.error(code::BAD_VALUE, text.place, message, remedy);
-        }
-        is_known
-    });
     let image = image.filter(|text| {
         let is_image = !text.value.starts_with('-') && !text.value.contains(char::is_whitespace);
         if !is_image {
@@ -175,7 +169,32 @@ fn container(node: &Node, kind: &Fields<'_>) -> Option<Container> {
         is_image
     });
     let args = fields.words("args");
-    Some(Container { engine: engine?.value.to_owned(), image: image?.value.to_owned(), args })
+    let (engine, engine_args) = engine?;
+    Some(Container { engine, engine_args, image: image?.value.to_owned(), args })
+}
+
+/// The engine and its own options: one word, or an array whose first word is the engine.
+fn engine(fields: &Fields<'_>) -> Option<(String, Vec<String>)> {
+    let remedy = "write `engine = \"podman\"` or `\"docker\"`";
+    let words = match fields.get("engine").map(|node| &node.value) {
+        Some(Value::Array(_)) => fields.texts("engine").unwrap_or_default(),
+        _ => required(fields, "engine", remedy).into_iter().collect(),
+    };
+    let Some((first, options)) = words.split_first() else {
+        if let Some(node) = fields.get("engine").filter(|node| matches!(&node.value, Value::Array(of) if of.is_empty()))
+        {
+            fields.findings.error(code::EMPTY_VALUE, &node.place, "`engine` is empty", remedy);
+        }
+        return None;
+    };
+    let name = first.value.rsplit('/').next().unwrap_or_default();
+    if !ENGINES.contains(&name) {
+        let remedy = meant(first.value, ENGINES, "engines");
+        let message = format!("`{}` is no container engine that is known here", first.value);
+        fields.findings.error(code::BAD_VALUE, first.place, message, remedy);
+        return None;
+    }
+    Some((first.value.to_owned(), options.iter().map(|option| option.value.to_owned()).collect()))
 }
 
 /// A text that must be there.

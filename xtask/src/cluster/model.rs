@@ -111,8 +111,11 @@ pub enum LibtorchChoice {
 /// `container = { … }`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Container {
-    /// `podman` or `docker`.
+    /// `podman` or `docker`, or a path to one of them.
     pub engine: String,
+    /// The engine's own options, before its `run`: `--runtime=runc`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub engine_args: Vec<String>,
     /// The image.
     pub image: String,
     /// Further arguments of `run`.

@@ -166,6 +166,7 @@ pub fn build(facts: &Facts, effort: Effort, console: Console) -> Result<Executed
         plan: &facts.plan,
         paths: &facts.paths(),
         env: &facts.env,
+        cargo: &facts.cargo,
         source,
         accept: &facts.accept,
         known: &facts.knowledge(),

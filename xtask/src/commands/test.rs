@@ -101,7 +101,7 @@ fn stages(root: &Utf8Path) -> Vec<Stage> {
             needs_libtorch: false,
         },
         Stage {
-            title: "real libtorch: fetch, build, launch and train",
+            title: "real libtorch and containers: fetch, build, launch and train",
             args: words(
                 "test --package torchlift-xtask --features real-libtorch --locked --test real_libtorch -- --nocapture --test-threads 1",
             ),

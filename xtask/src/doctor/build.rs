@@ -21,7 +21,7 @@ pub(super) fn look(
     source: io::Result<SourceId>,
 ) -> Section {
     let mut section = Section::new(SectionId::Build);
-    let Ok(facts) = overview.into_facts(scene.env.clone(), workspace, Some(source)) else {
+    let Ok(facts) = overview.into_facts(scene.env.clone(), scene.cargo.clone(), workspace, Some(source)) else {
         section.push(Check::unchecked(
             "plan",
             "nothing can be planned yet",

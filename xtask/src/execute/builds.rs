@@ -12,7 +12,7 @@ use jobserver::Client;
 use torchlift_schema::exit_code;
 
 use super::{Execution, prepare};
-use crate::cargo::{self, CargoError, CargoRun, Signals};
+use crate::cargo::{self, CargoError, CargoRun, Jobs, Signals};
 use crate::error::CommandError;
 use crate::plan::{Build, BuildKey, BuildPlan};
 use crate::report::events::BuildEvents;
@@ -75,10 +75,22 @@ fn run_all(
                 return;
             }
             let mut progress = board.begin(build, &plan.program.name, execution.packages);
-            let result = prepare::prepare(build).and_then(|()| {
+            let share = share(*effort, workers);
+            // A container has no part in the pool: it gets its share of the jobs for itself.
+            let taken: Vec<_> = match &pool {
+                Some(pool) if build.container.is_some() => (1..share).map(|_| pool.acquire()).collect(),
+                _ => Vec::new(),
+            };
+            let jobs = match &pool {
+                None => Jobs::Own,
+                Some(_) if build.container.is_some() => Jobs::Share(share),
+                Some(pool) => Jobs::Pool(pool),
+            };
+            let result = prepare::prepare(execution, build, env).and_then(|()| {
                 let mut watcher = events.cargo(build, &mut progress);
-                cargo::run(build, &plan.program, &plan.workspace, env, pool.as_ref(), signals, &mut watcher)
+                cargo::run(build, &plan.program, &plan.workspace, env, jobs, signals, &mut watcher)
             });
+            drop(taken);
             events.cargo_ended(build, &result);
             progress.end();
             let is_interrupt = matches!(result, Err(CargoError::Interrupted { .. }));
@@ -96,10 +108,19 @@ fn run_all(
     Ok(results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
 }
 
-/// The jobs that all cargos together may run.
+/// The jobs that all cargos together may run, at least 1.
+fn jobs(effort: Effort) -> usize {
+    effort.jobs.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from)).max(1)
+}
+
+/// The jobs of one build among so many at once, at least 1: whoever takes its share waits for no one who waits for it.
+fn share(effort: Effort, workers: usize) -> usize {
+    (jobs(effort) / workers).max(1)
+}
+
+/// The pool of all jobs.
 fn pool(effort: Effort) -> Result<Client, CommandError> {
-    let jobs = effort.jobs.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
-    Client::new(jobs.max(1)).map_err(|error| {
+    Client::new(jobs(effort)).map_err(|error| {
         CommandError::new(exit_code::BUILD, "builds side by side cannot share their jobs")
             .because(error)
             .hint("leave `--builds` out")
@@ -130,6 +151,9 @@ fn hint(error: &CargoError) -> Option<String> {
         CargoError::NotStarted { .. } => Some("install Rust from https://rustup.rs, or set `CARGO`".to_owned()),
         CargoError::NoFolder { dir, .. } => {
             Some(format!("remove what is in the way of `{dir}`, or choose another folder with `--builds-dir`"))
+        }
+        CargoError::NoContainer { .. } => {
+            Some("`args` of the kind's `container` are options of `run`; docs/containers.md has those that a small virtual machine needs".to_owned())
         }
         CargoError::NoExecutable { .. } => Some("is `CARGO`, a wrapper or an alias not cargo itself?".to_owned()),
         _ => None,

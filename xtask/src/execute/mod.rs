@@ -14,6 +14,7 @@ pub mod stale;
 mod verify;
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::time::Duration;
 
 use camino::Utf8PathBuf;
@@ -48,6 +49,8 @@ pub struct Execution<'a> {
     pub paths: &'a BTreeMap<String, Utf8PathBuf>,
     /// The inherited environment.
     pub env: &'a Env,
+    /// This machine's cargo.
+    pub cargo: &'a OsStr,
     /// What it is built from.
     pub source: SourceId,
     /// Findings that are accepted.

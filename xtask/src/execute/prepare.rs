@@ -1,17 +1,20 @@
-//! The folder of a build, and the stable link to its libtorch.
+//! The folder of a build, the stable link to its libtorch, and the sources for a container without a network.
 
 use std::io;
+use std::process::{Command, Stdio};
 
 use camino::Utf8Path;
 
+use super::Execution;
 use crate::cargo::CargoError;
 use crate::plan::Build;
+use crate::toolchain::Env;
 
 /// Makes the folder and points the link at the libtorch.
 ///
 /// Cargo and build scripts see the link's path, which stays the same when the libtorch moves or is replaced by one
 /// with the same ABI: nothing is then built again.
-pub(super) fn prepare(build: &Build) -> Result<(), CargoError> {
+pub(super) fn prepare(execution: &Execution<'_>, build: &Build, env: &Env) -> Result<(), CargoError> {
     let make = || -> io::Result<()> {
         fs_err::create_dir_all(&build.dir)?;
         match &build.libtorch {
@@ -19,7 +22,22 @@ pub(super) fn prepare(build: &Build) -> Result<(), CargoError> {
             None => Ok(()),
         }
     };
-    make().map_err(|source| CargoError::NoFolder { dir: build.dir.clone(), source })
+    make().map_err(|source| CargoError::NoFolder { dir: build.dir.clone(), source })?;
+    if build.container.as_ref().is_some_and(|container| container.needs_sources) {
+        fetch(execution, build, env);
+    }
+    Ok(())
+}
+
+/// Lets this machine's cargo get the sources, and write the lock file as a build would: a container may have no network.
+///
+/// Whatever it says, the cargo inside is run: it may have another way, and tells what is missing.
+fn fetch(execution: &Execution<'_>, build: &Build, env: &Env) {
+    let mut command = Command::new(execution.cargo);
+    command.args(["fetch", "--quiet", "--target", &build.target]);
+    command.args(build.args.iter().filter(|arg| ["--locked", "--offline"].contains(&arg.as_str())));
+    command.current_dir(&execution.plan.workspace).env_clear().envs(env).stdin(Stdio::null());
+    let _ = command.output();
 }
 
 /// Makes `link` lead to `root`, in one step for whoever looks at it.

@@ -9,6 +9,7 @@ use camino::Utf8Path;
 use super::tools::of_rustc;
 use crate::cargo::ConfigFacts;
 use crate::cluster::Cluster;
+use crate::container::passed;
 use crate::plan::{CpuCode, rustflags};
 use crate::toolchain::{RustcFacts, Tools};
 
@@ -26,7 +27,9 @@ pub(super) fn by_kind(
     for index in kinds {
         let Some(kind) = cluster.kinds.get(index) else { continue };
         let target = kind.target.as_ref().unwrap_or(&rustc.host);
-        let flags = about_the_cpu(&rustflags::effective(&kind.rustflags, env, config, target));
+        let inside = kind.container.as_ref().map(|_| passed(env));
+        let flags =
+            about_the_cpu(&rustflags::effective(&kind.rustflags, inside.as_ref().unwrap_or(env), config, target));
         if flags.is_empty() {
             continue;
         }

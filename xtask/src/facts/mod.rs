@@ -4,6 +4,7 @@
 //! Owns the order in which things can be read at once. Decides nothing: what is wrong with a cluster is said by
 //! [`crate::cluster`] and [`crate::plan`], and collected here so that all of it is told together.
 
+mod containers;
 mod cpu;
 mod hosts;
 mod machines;
@@ -11,7 +12,7 @@ mod tools;
 mod variant;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::num::NonZeroUsize;
 use std::thread;
@@ -67,6 +68,8 @@ pub struct Choice {
 pub struct Facts {
     /// The environment without what the outer cargo put there.
     pub env: Env,
+    /// This machine's cargo.
+    pub cargo: OsString,
     /// The workspace.
     pub workspace: WorkspaceFacts,
     /// The cluster.
@@ -122,7 +125,7 @@ impl Facts {
             let overview = Overview::read(choice, context, tools, &workspace, &rustc, wanted);
             (overview, source.map(join))
         });
-        overview.into_facts(env, workspace, source)
+        overview.into_facts(env, cargo, workspace, source)
     }
 
     /// Each chosen host's path by its name.
@@ -257,6 +260,17 @@ impl Overview {
             env,
             invocation: &context.invocation,
         });
+        let containers = containers::by_kind(&containers::Question {
+            cluster: &overview.cluster,
+            kinds: machines.keys().copied().collect(),
+            variants: &variants.by_kind,
+            workspace,
+            rustc,
+            cargo,
+            env,
+            run: tools.run,
+            cache: overview.places.as_ref().map(|places| places.cache.as_path()),
+        });
         let target_tools = tools::by_target(&overview.cluster, machines.keys().copied(), rustc, &workspace.root, tools);
         let cpu_codes =
             cpu::by_kind(&overview.cluster, machines.keys().copied(), rustc, &workspace.root, tools, &config);
@@ -274,6 +288,7 @@ impl Overview {
             known_hosts: &known_hosts,
             cpu_codes: &cpu_codes,
             tools: &target_tools,
+            containers: &containers,
             foreign_paths: &foreign_paths(&chosen, workspace),
             torch_pin: wanted.as_ref().map(|wanted| wanted.version.as_str()),
             invocation: &context.invocation,
@@ -308,6 +323,7 @@ impl Overview {
     pub fn into_facts(
         self,
         env: Env,
+        cargo: OsString,
         workspace: WorkspaceFacts,
         source: Option<io::Result<SourceId>>,
     ) -> Result<Facts, CommandError> {
@@ -328,6 +344,7 @@ impl Overview {
         })?;
         Ok(Facts {
             env,
+            cargo,
             workspace,
             cluster: self.cluster,
             job,

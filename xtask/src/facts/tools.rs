@@ -18,7 +18,8 @@ pub(super) fn by_target(
     folder: &Utf8Path,
     Tools { env, run, .. }: Tools<'_>,
 ) -> BTreeMap<String, TargetTools> {
-    let targets = kinds.filter_map(|index| cluster.kinds.get(index));
+    // What a container has is asked inside of it.
+    let targets = kinds.filter_map(|index| cluster.kinds.get(index)).filter(|kind| kind.container.is_none());
     let targets: BTreeSet<&String> = targets.map(|kind| kind.target.as_ref().unwrap_or(&rustc.host)).collect();
     let asked = targets.into_iter().filter_map(|target| {
         let given = cluster.toolchains.get(target);

@@ -16,6 +16,7 @@ use super::{
     Apart, Build, BuildLibtorch, BuildPlan, HostBuild, HostKnown, HostLibtorch, Inputs, KindChoice, PUBLISHED,
 };
 use crate::cluster::{Host, Kind, Toolchain};
+use crate::container::{self, ContainerFacts};
 use crate::env_vars::{
     CARGO_ENCODED_RUSTFLAGS, CUDA_COMPUTE_CAP, LIBTORCH_CXX11_ABI, LIBTORCH_PATHS, MISLEADING, TORCH_CUDA_ARCH_LIST,
 };
@@ -73,7 +74,13 @@ fn lay_out(inputs: &Inputs<'_>, program: Program) -> Option<BuildPlan> {
         let key = match by_kind.get(&host.kind) {
             Some(key) => key.clone(),
             None => {
-                let build = one_build(inputs, host.kind, kind, variant, &program);
+                let container = match inputs.containers.get(&host.kind) {
+                    None => None,
+                    Some(Ok(container)) => Some(container),
+                    // Already a finding.
+                    Some(Err(_)) => return None,
+                };
+                let build = one_build(inputs, host.kind, kind, variant, container, &program);
                 let key = build.key.clone();
                 match builds.iter_mut().find(|other| other.key == key) {
                     Some(other) => other.kinds.extend(build.kinds),
@@ -126,16 +133,28 @@ fn chosen(inputs: &Inputs<'_>) -> Vec<KindChoice> {
 }
 
 /// The cargo run of a kind; `hosts` is filled in by the caller.
-fn one_build(inputs: &Inputs<'_>, index: usize, kind: &Kind, variant: Option<&Variant>, program: &Program) -> Build {
+fn one_build(
+    inputs: &Inputs<'_>,
+    index: usize,
+    kind: &Kind,
+    variant: Option<&Variant>,
+    container: Option<&ContainerFacts>,
+    program: &Program,
+) -> Build {
     let target = kind.target.clone().unwrap_or_else(|| inputs.rustc.host.clone());
-    let toolchain = inputs.toolchain(&target);
-    let rustc = inputs.tools.get(&target).and_then(|tools| tools.rustc.as_ref()).unwrap_or(inputs.rustc);
+    // A container has its own tools, and of the caller's environment little is seen inside.
+    let toolchain = inputs.toolchain(&target).filter(|_| container.is_none());
+    let tools = inputs.tools.get(&target).filter(|_| container.is_none());
+    let rustc = container.map(|container| &container.rustc).or(tools.and_then(|tools| tools.rustc.as_ref()));
+    let rustc = rustc.unwrap_or(inputs.rustc);
+    let inside = container.map(|_| container::passed(inputs.env));
+    let own_env = inside.as_ref().unwrap_or(inputs.env);
     let mut features = kind.features.clone();
     features.sort();
     features.dedup();
     let archs = archs(inputs, index, kind);
     let (mut env, env_unset) = environment(inputs, kind, variant, toolchain, &target, &archs);
-    let handover = rustflags::handover(&kind.rustflags, inputs.env, inputs.config, &target);
+    let handover = rustflags::handover(&kind.rustflags, own_env, inputs.config, &target);
     if let Handover::Encoded(flags) = &handover {
         env.insert(CARGO_ENCODED_RUSTFLAGS.to_owned(), flags.clone());
     }
@@ -156,6 +175,10 @@ fn one_build(inputs: &Inputs<'_>, index: usize, kind: &Kind, variant: Option<&Va
         parts.add("features", features.join(",").as_bytes());
         parts.add("default features", kind.default_features.to_string().as_bytes());
         parts.add("rustc", rustc.verbose_version.as_bytes());
+        if let Some(container) = container {
+            parts.add("container image", container.id.as_bytes());
+            parts.add("container options", container.options.join("\0").as_bytes());
+        }
         parts.add("cargo configuration", inputs.config.text.as_bytes());
         parts.add("kind rustflags", kind.rustflags.join("\0").as_bytes());
         parts.add("link flags", link_flags.join("\0").as_bytes());
@@ -164,7 +187,7 @@ fn one_build(inputs: &Inputs<'_>, index: usize, kind: &Kind, variant: Option<&Va
         }
         parts.add("libtorch's ABI digest", variant.map_or("", |variant| variant.facts.abi_digest.as_str()).as_bytes());
         // What the user's shell has for a variable that is set or unset here, cargo never sees.
-        let mut whole = inputs.env.clone();
+        let mut whole = own_env.clone();
         whole.retain(|name, _| !env_unset.iter().any(|unset| name == unset.as_str()));
         if variant.is_some() {
             whole.retain(|name, _| !LIBTORCH_PATHS.iter().any(|path| name == path));
@@ -191,6 +214,10 @@ fn one_build(inputs: &Inputs<'_>, index: usize, kind: &Kind, variant: Option<&Va
             env.insert(name.to_owned(), libtorch.link.to_string());
         }
     }
+    if let Some(container) = container {
+        env.insert("CARGO_HOME".to_owned(), container.cargo_home.to_string());
+        env.insert("PATH".to_owned(), container.search_path.clone());
+    }
     let arch = target.split('-').next().unwrap_or_default();
     let cpu_level = inputs.cpu_codes.get(&index).and_then(|code| code.level(arch)).map(str::to_owned);
     let asked = match (&glibc, is_zig) {
@@ -198,10 +225,17 @@ fn one_build(inputs: &Inputs<'_>, index: usize, kind: &Kind, variant: Option<&Va
         // It links with the system's own linker where no target is given.
         (None, true) => Some(target.clone()),
         // With `--target` cargo builds in a folder of its own and keeps flags from build scripts: only where it is needed.
-        _ => Some(target.clone()).filter(|target| *target != inputs.rustc.host || inputs.config.has_build_target),
+        _ => {
+            let own = container.map_or(&inputs.rustc.host, |container| &container.rustc.host);
+            Some(target.clone()).filter(|target| target != own || inputs.config.has_build_target)
+        }
     };
     let args =
         arguments(inputs, program, kind, asked.as_deref(), &features, &handover, &dir, libtorch.as_ref(), &link_flags);
+    let cargo = container
+        .map(|container| &container.cargo)
+        .or(toolchain.and_then(|toolchain| toolchain.cargo.as_ref()))
+        .map_or(inputs.cargo.clone(), OsString::from);
     Build {
         key,
         kinds: Some(kind.name.clone()).filter(|name| !name.is_empty()).into_iter().collect(),
@@ -210,8 +244,9 @@ fn one_build(inputs: &Inputs<'_>, index: usize, kind: &Kind, variant: Option<&Va
         features,
         default_features: kind.default_features,
         libtorch,
+        container: container.map(|container| container.place(&dir)),
         dir,
-        cargo: toolchain.and_then(|toolchain| toolchain.cargo.as_ref()).map_or(inputs.cargo.clone(), OsString::from),
+        cargo,
         args,
         env,
         env_unset,

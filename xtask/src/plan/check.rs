@@ -9,7 +9,7 @@ use torchlift_schema::gpu::{Capability, CudaArch};
 use torchlift_schema::host::Gpu;
 use torchlift_schema::{Finding, Place};
 
-use super::{BuildPlan, Inputs, cpu, fit};
+use super::{BuildPlan, Inputs, container, cpu, fit};
 use crate::cluster::{Files, Host, Kind, LibtorchChoice, Reach, Toolchain};
 use crate::env_vars::LIBTORCH_BYPASS_VERSION_CHECK;
 use crate::libtorch::Variant;
@@ -19,6 +19,7 @@ use crate::workspace::{Program, offer};
 pub const ACCEPTABLE: &[&str] = &[
     "libtorch-not-chosen",
     "libtorch-other-version",
+    "container-compiler-missing",
     "cpu-native",
     code::CXX_ABI_DIFFERS,
     code::CXX_LIBRARY_DIFFERS,
@@ -175,7 +176,10 @@ pub(super) fn kinds(inputs: &Inputs<'_>, program: Option<&Program>, findings: &m
         if inputs.hosts.iter().all(|host| host.kind != index) {
             continue;
         }
-        not_there_yet(inputs, kind, findings);
+        match inputs.containers.get(&index) {
+            Some(container) => container::kind(inputs, kind, container, findings),
+            None => not_there_yet(inputs, kind, findings),
+        }
         features(inputs, kind, program, findings);
         libtorch(inputs, index, kind, findings);
         fit::kind(inputs, index, kind, findings);
@@ -187,20 +191,14 @@ fn not_there_yet(inputs: &Inputs<'_>, kind: &Kind, findings: &mut Vec<Finding>) 
     let mut refuse = |code: &str, key: &str, message: String, remedy: &str| {
         findings.push(Finding::error(code, kind_place(inputs, kind, key), message).remedy(remedy));
     };
-    if kind.container.is_some() {
-        refuse(
-            "container-not-yet",
-            "container",
-            "building in a container is not there yet".to_owned(),
-            "take `container` out; this version builds on this machine",
-        );
-    }
     if let Some(host) = &kind.build_on {
         refuse(
             "build-on-not-yet",
             "build_on",
-            format!("building on another host (`{host}`) is not there yet"),
-            "take `build_on` out; this version builds on this machine",
+            format!(
+                "building on another host (`{host}`) is not there yet: it needs `reach = {{ ssh = … }}`, which is not there either"
+            ),
+            "take `build_on` out: this version builds on this machine, or for an older system with `container`",
         );
     }
     let target = kind.target.as_ref().unwrap_or(&inputs.rustc.host);
@@ -374,6 +372,6 @@ pub(super) fn library_paths(plan: &BuildPlan, findings: &mut Vec<Finding>) {
     }
 }
 
-fn kind_place(inputs: &Inputs<'_>, kind: &Kind, key: &str) -> Place {
+pub(super) fn kind_place(inputs: &Inputs<'_>, kind: &Kind, key: &str) -> Place {
     inputs.cluster.or_file(kind.places.at(key))
 }

@@ -6,6 +6,7 @@
 mod accept;
 mod build;
 mod check;
+mod container;
 mod cpu;
 mod fit;
 mod key;
@@ -28,6 +29,7 @@ pub use key::{BuildKey, Difference, KeyParts};
 
 use crate::cargo::ConfigFacts;
 use crate::cluster::{Cluster, Host, Job, Toolchain};
+use crate::container::{BuildContainer, ContainerFacts};
 use crate::facts::KnownHosts;
 use crate::libtorch::Variant;
 use crate::libtorch::auto::{Chosen, Machine, Refused};
@@ -60,6 +62,8 @@ pub struct Inputs<'a> {
     pub machines: &'a BTreeMap<usize, Vec<Machine>>,
     /// What the code of a kind asks of a CPU, by the index of the kind; only where its flags say something.
     pub cpu_codes: &'a BTreeMap<usize, CpuCode>,
+    /// The container of each kind that has one and is used, by its index; a finding where it cannot be used.
+    pub containers: &'a BTreeMap<usize, Result<ContainerFacts, Finding>>,
     /// The tools for each target that is not simply this machine's.
     pub tools: &'a BTreeMap<String, TargetTools>,
     /// What is known of the cluster's hosts.
@@ -159,6 +163,9 @@ pub struct Build {
     pub libtorch: Option<BuildLibtorch>,
     /// The target folder, absolute.
     pub dir: Utf8PathBuf,
+    /// The container that cargo runs in; `cargo`, `args` and `env` are then for its inside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container: Option<BuildContainer>,
     /// The cargo to call.
     #[serde(serialize_with = "lossy")]
     pub cargo: OsString,

@@ -12,6 +12,7 @@ use torchlift_schema::{Accelerator, Finding, HostFacts};
 use super::{CpuCode, Inputs, Planned, TargetTools, plan};
 use crate::cargo::ConfigFacts;
 use crate::cluster::{self, Cluster, Host, LibtorchChoice, Source};
+use crate::container::{ContainerFacts, Engine, Mount};
 use crate::facts::{KnownHost, KnownHosts, Origin};
 use crate::libtorch::auto::{Chosen, Gpus, Machine, Refusal, Refused};
 use crate::libtorch::{Variant, VariantFacts};
@@ -28,6 +29,7 @@ struct World {
     choices: BTreeMap<usize, Chosen>,
     known_hosts: KnownHosts,
     tools: BTreeMap<String, TargetTools>,
+    containers: BTreeMap<usize, Result<ContainerFacts, Finding>>,
     cpu_codes: BTreeMap<usize, CpuCode>,
     is_shared: bool,
     foreign: BTreeSet<String>,
@@ -78,6 +80,7 @@ fn world(toml: &str) -> World {
         choices: BTreeMap::new(),
         known_hosts: KnownHosts::default(),
         tools,
+        containers: BTreeMap::new(),
         cpu_codes: BTreeMap::new(),
         is_shared: true,
         foreign: BTreeSet::new(),
@@ -139,6 +142,7 @@ impl World {
             machines: &machines(&self.cluster),
             known_hosts: &self.known_hosts,
             tools: &self.tools,
+            containers: &self.containers,
             cpu_codes: &self.cpu_codes,
             is_shared: self.is_shared,
             jobs: None,
@@ -260,6 +264,92 @@ fn everything_that_a_build_depends_on_changes_the_key() {
     }
 }
 
+/// What a look into the container of an old system gives.
+fn container() -> ContainerFacts {
+    let kind = &world(
+        "[kind.k]\ncontainer = { engine = [\"podman\", \"--runtime=runc\"], image = \"old\" }\n\
+                       [[host]]\nname = \"a\"\npath = \"/w/my project\"\n",
+    )
+    .cluster
+    .kinds[0];
+    ContainerFacts {
+        engine: Engine::of(kind.container.as_ref().unwrap()),
+        image: "old".to_owned(),
+        id: "0123456789abcdef".to_owned(),
+        options: vec!["--user=7:7".to_owned(), "--ulimit=nofile=1024:1024".to_owned()],
+        search_path: "/t/bin:/usr/bin".to_owned(),
+        cargo_home: "/home/u/.cargo".into(),
+        cargo: "/t/bin/cargo".to_owned(),
+        rustc: RustcFacts { verbose_version: "rustc 1.90.0".to_owned(), host: "x86_64-unknown-linux-gnu".to_owned() },
+        has_std: true,
+        toolchain: Some("/t".into()),
+        glibc: Some("2.31".to_owned()),
+        missing: Vec::new(),
+        mounts: vec![Mount::writable("/w/my project"), Mount::read_only("/t")],
+        has_sources: true,
+    }
+}
+
+fn in_container(facts: ContainerFacts) -> World {
+    let mut world = world(ONE_HOST);
+    world.containers.insert(0, Ok(facts));
+    world
+}
+
+#[test]
+fn a_build_in_a_container_has_the_tools_of_its_image_and_none_of_this_machine() {
+    let plan = in_container(container()).plan().plan.unwrap();
+    let build = &plan.builds[0];
+    assert_eq!(build.cargo, "/t/bin/cargo");
+    assert_eq!(build.env["PATH"], "/t/bin:/usr/bin");
+    assert_eq!(build.env["CARGO_HOME"], "/home/u/.cargo");
+    let text = render_plan(&plan);
+    let shown: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("  container")).take(5).collect();
+    assert_eq!(
+        shown,
+        [
+            "  container podman --runtime=runc, image `old` (0123456789ab), with glibc 2.31",
+            "  options   --user=7:7 --ulimit=nofile=1024:1024",
+            "  toolchain /t of this machine: the image has no cargo",
+            "  mount     /w/my project",
+            "  mount     /t (read only)",
+        ]
+    );
+}
+
+#[test]
+fn the_key_of_a_build_in_a_container_is_made_of_the_image_and_not_of_this_machine() {
+    let key = in_container(container()).keys();
+    assert_ne!(key, world(ONE_HOST).keys());
+    let mut other = in_container(container());
+    other.rustc.verbose_version = "rustc 1.99.0".to_owned();
+    for name in ["CC", "CXXFLAGS", "RUSTFLAGS", "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER", "CUDA_HOME"] {
+        other.set(name, "of this machine");
+    }
+    assert_eq!(other.keys(), key);
+    let changes: [fn(&mut ContainerFacts); 3] = [
+        |facts| facts.id = "fedc".to_owned(),
+        |facts| facts.options.push("--env=X=1".to_owned()),
+        |facts| facts.rustc.verbose_version = "rustc 1.91.0".to_owned(),
+    ];
+    for change in changes {
+        let mut facts = container();
+        change(&mut facts);
+        assert_ne!(in_container(facts).keys(), key);
+    }
+}
+
+#[test]
+fn what_a_container_lacks_is_told_all_of_it_at_once() {
+    let mut world = in_container(ContainerFacts { missing: vec!["c++".to_owned()], has_std: false, ..container() });
+    world.cluster.kinds[0].target = Some("aarch64-unknown-linux-gnu".to_owned());
+    world.variants.clear();
+    assert_eq!(world.codes(), ["container-compiler-missing", "target-std-missing", "toolchain-missing"]);
+    let linker = "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER".to_owned();
+    world.cluster.kinds[0].build_env.insert(linker, "aarch64-linux-gnu-gcc".to_owned());
+    assert_eq!(world.codes(), ["container-compiler-missing", "target-std-missing"]);
+}
+
 #[test]
 fn what_cargo_follows_by_itself_does_not_change_the_key() {
     let key = world(ONE_HOST).keys();
@@ -294,7 +384,6 @@ fn the_variables_that_lead_past_the_given_libtorch_are_taken_out() {
 fn what_this_version_does_not_do_is_refused_by_name_all_of_it_at_once() {
     let toml = r#"
 [kind.a]
-container = { engine = "podman", image = "i" }
 target = "aarch64-unknown-linux-gnu"
 [kind.b]
 features = ["cudda"]
@@ -330,7 +419,6 @@ linker = "cc"
             "reach-not-yet",
             "reach-not-yet",
             "files-not-yet",
-            "container-not-yet",
             "toolchain-missing",
             "feature-unknown",
             "build-on-not-yet",

@@ -7,6 +7,7 @@ use torchlift_schema::Finding;
 
 use super::progress::{counted, duration};
 use crate::cargo::CrateTime;
+use crate::container::BuildContainer;
 use crate::libtorch::event::human_size;
 use crate::plan::{Apart, BuildPlan, Difference, HostBuild, HostKnown};
 
@@ -116,6 +117,9 @@ pub fn render_plan(plan: &BuildPlan) -> String {
         if let Some(libtorch) = &build.libtorch {
             let _ = writeln!(text, "  libtorch  {} ({})", libtorch.root, libtorch.version);
         }
+        if let Some(container) = &build.container {
+            text.push_str(&render_container(container));
+        }
         if let Some(apart) = &build.apart {
             let _ = writeln!(text, "  apart     from {} by {}", apart.from, differences(apart));
         }
@@ -133,6 +137,27 @@ pub fn render_plan(plan: &BuildPlan) -> String {
     }
     for host in &plan.hosts {
         text.push_str(&render_host(host));
+    }
+    text
+}
+
+/// Where cargo runs, and what of this machine is seen there.
+fn render_container(container: &BuildContainer) -> String {
+    /// Digits of an image's id that a person compares.
+    const DIGITS: usize = 12;
+    let mut text = String::new();
+    let engine: Vec<String> = container.engine.words().iter().map(|it| word(it)).collect();
+    let id: String = container.id.chars().take(DIGITS).collect();
+    let glibc = container.glibc.as_ref().map(|glibc| format!(", with glibc {glibc}")).unwrap_or_default();
+    let _ = writeln!(text, "  container {}, image `{}` ({id}){glibc}", engine.join(" "), container.image);
+    let options: Vec<String> = container.options.iter().map(|it| word(it)).collect();
+    let _ = writeln!(text, "  options   {}", options.join(" "));
+    if let Some(toolchain) = &container.toolchain {
+        let _ = writeln!(text, "  toolchain {toolchain} of this machine: the image has no cargo");
+    }
+    for mount in &container.mounts {
+        let mode = if mount.is_read_only { " (read only)" } else { "" };
+        let _ = writeln!(text, "  mount     {}{mode}", mount.path);
     }
     text
 }

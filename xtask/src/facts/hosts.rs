@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use torchlift::clock;
@@ -22,6 +23,9 @@ use crate::toolchain::Env;
 
 /// Days after which saved facts are told to be old: drivers and distributions are updated some times a year.
 pub const OLD_DAYS: u64 = 90;
+/// How far a host's clock may run before this machine's without a word: what keeps clocks together keeps them much closer, and a
+/// host that nothing keeps is minutes off.
+const CLOCKS_APART: Duration = Duration::from_secs(60 * 60);
 /// Hosts with old facts that are named; more are counted.
 const MOST_NAMED: usize = 8;
 
@@ -109,7 +113,7 @@ impl KnownHosts {
         for host in &cluster.hosts {
             let found = match saved.hosts.get(&host.name) {
                 Some(facts) => {
-                    let age_days = days_since(&facts.read_at, now);
+                    let age_days = age_days(&facts.read_at, now);
                     Some((facts.clone(), Origin::Saved { file: shown.clone(), age_days }))
                 }
                 // What is emulated here has not what this machine has.
@@ -207,6 +211,11 @@ impl KnownHosts {
 fn named(card: &Gpu) -> String {
     let known: Vec<String> = [&card.name, &card.uuid].into_iter().flatten().map(|text| format!("`{text}`")).collect();
     if known.is_empty() { card.index.to_string() } else { format!("{} ({})", card.index, known.join(", ")) }
+}
+
+/// Whole days since a time stamp; none for one of a time to come.
+fn age_days(stamp: &str, now: Duration) -> Option<u64> {
+    days_since(stamp, now).or_else(|| days_since(stamp, now + CLOCKS_APART))
 }
 
 /// The facts of `cluster.toml` are in `cluster.facts.json`.
@@ -316,5 +325,15 @@ mod tests {
         for wrong in ["GPU-aaaa", "GPU-ffff"] {
             assert_eq!(uuids(&known(&[uuid(wrong)]), &cuda()), Vec::<String>::new());
         }
+    }
+
+    #[test]
+    fn a_clock_that_runs_a_little_before_ours_makes_no_facts_of_a_time_to_come() {
+        // 2000-01-01T00:00:00Z.
+        let now = Duration::from_secs(946_684_800);
+        assert_eq!(age_days("1999-12-31T00:00:00Z", now), Some(1));
+        assert_eq!(age_days("2000-01-01T00:59:59Z", now), Some(0));
+        assert_eq!(age_days("2000-01-01T01:00:01Z", now), None);
+        assert_eq!(age_days("no time", now), None);
     }
 }

@@ -14,7 +14,7 @@ use crate::libtorch::survey::{Library, LibraryKind, Survey};
 const WHOLE: f64 = 0.9995;
 
 /// All that the files say, a line each.
-pub fn describe(survey: &Survey, abi_digest: &str) -> String {
+pub fn describe(survey: &Survey, abi_digest: Option<&str>) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
         let _ = writeln!(text, "{name:<12} {value}");
@@ -32,7 +32,7 @@ pub fn describe(survey: &Survey, abi_digest: &str) -> String {
     if let Some(libstdcxx) = &survey.libstdcxx {
         line("libstdc++", &format!("GLIBCXX_{libstdcxx} or newer"));
     }
-    line("ABI digest", abi_digest);
+    line("ABI digest", abi_digest.unwrap_or("not known: a library is damaged"));
     let files = survey.libraries.iter().filter(|library| library.kind == LibraryKind::Library).count();
     line("libraries", &format!("{files}, {}", human_size(survey.size)));
     if let Some(gpu) = survey.kernels().and_then(|library| library.gpu.as_ref()) {

@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 
 use torchlift_schema::exit_code;
 
-use crate::tree::{ID, fails, libtorch, ok, with_variant, write};
+use crate::tree::{ID, fails, libtorch, ok, with_libtorch, with_variant, write};
 use crate::world::said;
 
 #[test]
@@ -82,4 +82,22 @@ fn a_variant_that_a_person_put_there_is_a_warning_among_all_and_an_error_by_name
     let told = fails(&world.run(&["verify", "mine/own"]), exit_code::INTEGRITY);
     assert!(told.contains("error[libtorch-unrecorded]") && told.contains("libtorch add"), "{told}");
     fails(&world.run(&["verify", "mine/none"]), exit_code::USAGE);
+}
+
+#[test]
+fn inspect_tells_every_damaged_library_and_all_the_rest_and_fails() {
+    let (world, root) = with_libtorch();
+    let whole = fs_err::read(root.join("lib/libtorch.so")).unwrap();
+    for name in ["libtorch.so", "libextra ü.so"] {
+        write(&root.join("lib").join(name), &whole[..whole.len() / 3], 0o755);
+    }
+    let told = fails(&world.run(&["inspect", root.as_str()]), exit_code::USAGE);
+    assert_eq!(told.matches("warning[libtorch-library-damaged]").count(), 2, "{told}");
+    assert!(told.contains("error: `") && told.contains("cannot be read as a library"), "{told}");
+    let output = world.run(&["inspect", root.as_str(), "--format", "json"]);
+    fails(&output, exit_code::USAGE);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["libtorch"]["version"], "2.9.0+cpu");
+    assert_eq!(json["libtorch"]["findings"].as_array().unwrap().len(), 2, "{json:#}");
+    assert_eq!(json.get("abi_digest"), None, "what was not read whole has none");
 }

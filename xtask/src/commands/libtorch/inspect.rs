@@ -28,22 +28,28 @@ pub(super) struct InspectArgs {
 struct Shown<'a> {
     version: u32,
     libtorch: &'a Survey,
-    /// SHA-256 of header tree, exported symbols, version and C++ ABI.
-    abi_digest: &'a str,
+    /// SHA-256 of header tree, exported symbols, version and C++ ABI; none where a library is damaged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    abi_digest: Option<&'a str>,
 }
 
 pub(super) fn run(args: &InspectArgs, scene: &Scene<'_>) -> Result<u8, CommandError> {
     let root = scene.context.cwd.join(&args.dir);
     let survey = survey(&root).map_err(refused)?;
-    let facts = inspect(&root, Some(&scene.places.facts())).map_err(refused)?;
+    // What is whole is told all the same, and what is damaged; then it fails.
+    let facts = match inspect(&root, Some(&scene.places.facts())) {
+        Err(error @ InspectError::Library { .. }) => Err(error),
+        other => Ok(other.map_err(refused)?),
+    };
+    let abi_digest = facts.as_ref().ok().map(|facts| facts.abi_digest.as_str());
     match args.format {
         Format::Json => {
-            print_json(&Shown { version: VERSION, libtorch: &survey, abi_digest: &facts.abi_digest })?;
+            print_json(&Shown { version: VERSION, libtorch: &survey, abi_digest })?;
         }
-        Format::Text => print_data(&describe(&survey, &facts.abi_digest))?,
+        Format::Text => print_data(&describe(&survey, abi_digest))?,
     }
     print_warnings(&survey.findings);
-    Ok(exit_code::OK)
+    facts.map(|_| exit_code::OK).map_err(refused)
 }
 
 fn refused(error: InspectError) -> CommandError {

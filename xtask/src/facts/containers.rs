@@ -43,7 +43,7 @@ pub(super) fn by_kind(question: &Question<'_>) -> BTreeMap<usize, Result<Contain
     }
     let root = &question.workspace.root;
     let sources = Sources::read(question.cargo, root, question.env, question.run);
-    let toolchain = RustcFacts::sysroot(question.env, root, question.run).filter(|folder| is_mountable(folder));
+    let toolchain = RustcFacts::sysroot(question.env, root, question.run).filter(is_mountable);
     let asked = kinds.into_iter().map(|(index, kind, container)| {
         let place = kind_place(question.cluster, index, "container");
         let Some(sources) = &sources else {

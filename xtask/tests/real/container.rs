@@ -2,6 +2,8 @@
 //!
 //! The image is Debian 11, made once by `fixtures/containers/image.sh`; it has a C and a C++ compiler and no Rust.
 
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

@@ -308,8 +308,8 @@ fn a_build_in_a_container_has_the_tools_of_its_image_and_none_of_this_machine() 
     assert_eq!(
         shown,
         [
-            "  container podman --runtime=runc, image `old` (0123456789ab), with glibc 2.31",
-            "  options   --user=7:7 --ulimit=nofile=1024:1024",
+            "  container podman '--runtime=runc', image `old` (0123456789ab), with glibc 2.31",
+            "  options   '--user=7:7' '--ulimit=nofile=1024:1024'",
             "  toolchain /t of this machine: the image has no cargo",
             "  mount     /w/my project",
             "  mount     /t (read only)",

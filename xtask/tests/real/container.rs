@@ -193,7 +193,9 @@ fn endless(image: &str) -> (Project, std::path::PathBuf) {
              std::fs::write({mark:?}, child.id().to_string()).unwrap();\n    std::thread::park();\n}}\n"
         ),
     );
-    project.cluster(&format!("[job.train]\nprofile = \"quick\"\n{}{}", kind("old", image), host("b", "old")));
+    // A key of its own: containers are told apart by it, and other tests may run beside this one.
+    let own = "build_env = { THIS_TEST = \"signals\" }\n";
+    project.cluster(&format!("[job.train]\nprofile = \"quick\"\n{}{own}{}", kind("old", image), host("b", "old")));
     (project, mark)
 }
 
@@ -205,7 +207,12 @@ fn start_and_wait(project: &Project, mark: &Path) -> Child {
         assert_eq!(child.try_wait().unwrap(), None, "it ended before its build script ran");
         mark.is_file()
     });
-    assert_eq!(containers(project).len(), 1);
+    let running = containers(project);
+    if running.len() != 1 {
+        child.kill().unwrap();
+        child.wait().unwrap();
+        panic!("one container was to run, and there are {running:?}");
+    }
     child
 }
 

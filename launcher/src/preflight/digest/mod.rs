@@ -4,7 +4,7 @@
 //! Must not decide whether a digest is right ([`super::verify`] does), and never answers from a record whose file
 //! could have changed since without a change of its time stamps.
 //!
-//! Bytes are hashed where the kernel has them, through windows ([`super::map`]), and not copied first: of a core's time for a
+//! Bytes are hashed where the kernel has them, through windows (`preflight::map`), and not copied first: of a core's time for a
 //! file in memory, a copy takes a quarter. Where a file system or a sandbox has no maps, they are read.
 
 mod cache;

@@ -20,10 +20,11 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
-use fs_err::{File, OpenOptions};
+use fs_err::OpenOptions;
 use serde_json::{Value, json};
 
-use super::record::{EndRecord, Record, RunReport, VERSION, seconds};
+use super::record::{EndRecord, Record, RunReport, VERSION};
+use super::stream::EventStream;
 use super::verdict::Verdict;
 use super::words;
 use crate::clock::Moment;
@@ -38,10 +39,8 @@ pub(crate) const REPORT: &str = "report.json";
 /// Writes `events.ndjson`.
 #[derive(Debug)]
 pub(crate) struct EventLog {
-    file: File,
-    start: Moment,
+    stream: EventStream,
     trouble: Option<io::Error>,
-    is_broken: bool,
 }
 
 impl EventLog {
@@ -51,7 +50,7 @@ impl EventLog {
     /// When the file cannot be made.
     pub(crate) fn create(plan: &LaunchPlan, start: Moment, wall: Duration) -> io::Result<Self> {
         let file = OpenOptions::new().create_new(true).append(true).open(plan.run_dir.join(EVENTS))?;
-        let mut log = Self { file, start, trouble: None, is_broken: false };
+        let mut log = Self { stream: EventStream::new(file, VERSION, start), trouble: None };
         let hosts: Vec<Value> = plan
             .hosts
             .iter()
@@ -104,16 +103,7 @@ impl EventLog {
     }
 
     fn line(&mut self, now: Moment, name: &str, keys: Value) {
-        if self.is_broken {
-            // Half a line may stand at its end; more behind it would be read as one with it.
-            return;
-        }
-        let mut object = json!({ "version": VERSION, "t": seconds(now.since(self.start)), "event": name });
-        if let (Value::Object(object), Value::Object(keys)) = (&mut object, keys) {
-            object.extend(keys);
-        }
-        if let Err(error) = self.file.write_all(format!("{object}\n").as_bytes()) {
-            self.is_broken = true;
+        if let Err(error) = self.stream.line(now, name, keys) {
             self.trouble = Some(error);
         }
     }

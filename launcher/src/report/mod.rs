@@ -10,6 +10,7 @@ pub mod host;
 pub(crate) mod json;
 pub(crate) mod record;
 pub(crate) mod shown;
+pub mod stream;
 #[cfg(test)]
 mod tests;
 pub(crate) mod verdict;

@@ -17,14 +17,15 @@
 //!
 //! A reader passes over events and keys that it does not know. No variable's value and no text of cargo's is in it.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::sync::{Mutex, PoisonError};
 
 use camino::{Utf8Path, Utf8PathBuf};
 use fs_err::{File, OpenOptions};
 use serde_json::{Value, json};
-use torchlift::clock::{self, Clock, Moment};
+use torchlift::clock::{self, Clock};
 use torchlift::plan::stamp;
+use torchlift::report::stream::EventStream;
 
 use super::build::HostResult;
 use super::progress::Console;
@@ -41,9 +42,9 @@ const VERSION: u32 = 1;
 #[derive(Debug)]
 pub struct BuildEvents {
     clock: Clock,
-    start: Moment,
     console: Console,
-    file: Mutex<Option<File>>,
+    /// None where the file could not be made.
+    stream: Mutex<Option<EventStream>>,
 }
 
 impl BuildEvents {
@@ -52,7 +53,8 @@ impl BuildEvents {
         let clock = Clock::start();
         let path = events_file(&plan.workspace);
         let file = create(&path).map_err(|error| console.note(&format!("no events are written: {error}"))).ok();
-        let events = Self { clock, start: clock.now(), console, file: Mutex::new(file) };
+        let stream = file.map(|file| EventStream::new(file, VERSION, clock.now()));
+        let events = Self { clock, console, stream: Mutex::new(stream) };
         let builds: Vec<Value> = plan
             .builds
             .iter()
@@ -99,18 +101,9 @@ impl BuildEvents {
     }
 
     fn line(&self, name: &str, keys: Value) {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(open) = file.as_mut() else { return };
-        let since = self.clock.now().since(self.start);
-        // Whole milliseconds: nothing here is known more exactly.
-        let t = since.as_millis() as f64 / 1000.0;
-        let mut object = json!({ "version": VERSION, "t": t, "event": name });
-        if let (Value::Object(object), Value::Object(keys)) = (&mut object, keys) {
-            object.extend(keys);
-        }
-        if let Err(error) = open.write_all(format!("{object}\n").as_bytes()) {
-            // Half a line may stand at its end; more behind it would be read as one with it.
-            *file = None;
+        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(stream) = stream.as_mut() else { return };
+        if let Err(error) = stream.line(self.clock.now(), name, keys) {
             self.console.note(&format!("no more events are written: {error}"));
         }
     }

@@ -7,6 +7,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 
+use memchr::memmem;
 use object::elf;
 use object::endian::Endianness;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
@@ -94,16 +95,13 @@ fn places(data: &[u8]) -> Result<Vec<Range<usize>>, &'static str> {
 
 /// The first banner with a number behind it: `NCCL version 2.27.5+cuda12.9`.
 fn find(bytes: &[u8]) -> Option<Collectives> {
-    let mut at = 0;
-    while let Some(found) = bytes.get(at..)?.windows(BANNER.len()).position(|window| window == BANNER) {
-        let start = at + found;
-        at = start + BANNER.len();
+    for start in memmem::find_iter(bytes, BANNER) {
         let maker = match start.checked_sub(1).map(|before| bytes[before]) {
             Some(b'N') => Maker::Nccl,
             Some(b'R') => Maker::Rccl,
             _ => continue,
         };
-        let number: Vec<u8> = bytes[at..]
+        let number: Vec<u8> = bytes[start + BANNER.len()..]
             .iter()
             .take(MAX_NUMBER)
             .take_while(|byte| byte.is_ascii_digit() || **byte == b'.')

@@ -3,6 +3,7 @@
 //! Pure. Of a runner that is not known here nothing is claimed: what it starts may be in a container, with libraries of
 //! which this machine has none.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use super::loader::HostLibraries;
@@ -50,10 +51,10 @@ impl Runner {
     }
 
     /// The system that a program behind it finds, where that is known; `here` is this machine's own.
-    pub fn system(&self, here: &HostLibraries) -> Option<HostLibraries> {
+    pub fn system<'a>(&self, here: &'a HostLibraries) -> Option<Cow<'a, HostLibraries>> {
         match self {
-            Self::None => Some(here.clone()),
-            Self::Qemu { arch, prefix } => Some(HostLibraries::emulated(arch, prefix.as_deref())),
+            Self::None => Some(Cow::Borrowed(here)),
+            Self::Qemu { arch, prefix } => Some(Cow::Owned(HostLibraries::emulated(arch, prefix.as_deref()))),
             Self::Unknown => None,
         }
     }

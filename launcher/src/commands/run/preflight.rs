@@ -70,7 +70,7 @@ fn start(host: &HostRequest, plan: &HostPlan, libraries: &HostLibraries, cache: 
     };
     let variable = |name: &str| Some(plan.env.get(OsStr::new(name))?.value.to_string_lossy().into_owned());
     let system = Runner::of(&host.runner, variable).system(libraries);
-    let mut findings = check_before_start(question, system.as_ref().unwrap_or(libraries), cache);
+    let mut findings = check_before_start(question, system.as_deref().unwrap_or(libraries), cache);
     if system.is_none() {
         // In a container other libraries count than this machine's: only bytes can be compared.
         findings.retain(|finding| is_about_the_file(&finding.code));

@@ -33,6 +33,8 @@ mod store;
     reason = "the tests of builds use the rest, and what surrounds a test may fail as the test itself may"
 )]
 mod support;
+#[path = "real/trainer.rs"]
+mod trainer;
 #[path = "real/two_cpus.rs"]
 mod two_cpus;
 #[path = "real/vendor.rs"]

@@ -1,37 +1,12 @@
 //! The demo and the trainer, as a person starts them.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "tests that show what was printed")]
-
 use std::collections::BTreeMap;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-use camino::{Utf8Path, Utf8PathBuf};
 use serde_json::Value;
 use torchlift_schema::{Accelerator, read};
 
-const RANKS: usize = 4;
-
-fn project() -> Utf8PathBuf {
-    Utf8Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("fixtures/projects/tch-train")
-}
-
-fn xtask(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
-    command.args(args).current_dir(project()).stdin(Stdio::null());
-    let output = command.output().unwrap();
-    print!("{}", String::from_utf8_lossy(&output.stdout));
-    eprint!("{}", String::from_utf8_lossy(&output.stderr));
-    output
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// What follows `marker` in each line that has it.
-fn after<'a>(output: &'a str, marker: &str) -> Vec<&'a str> {
-    output.lines().filter_map(|line| Some(line.split_once(marker)?.1.trim())).collect()
-}
+use crate::trainer::{RANKS, after, project, text, xtask};
 
 #[test]
 fn the_demo_trains_four_ranks_to_one_set_of_weights_and_a_second_run_has_nothing_to_do() {

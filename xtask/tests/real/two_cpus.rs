@@ -1,35 +1,12 @@
 //! One run across an x86_64 and an aarch64 host: the trainer built for both, each against its own libtorch, and QEMU as the
 //! runner of the second.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "tests that show what was printed")]
-
-use std::process::{Command, Output, Stdio};
-
-use camino::{Utf8Path, Utf8PathBuf};
 use serde_json::Value;
 use torchlift_schema::read;
 
 use crate::machine::{self, TARGET};
 use crate::skip;
-
-const RANKS: usize = 4;
-
-fn project() -> Utf8PathBuf {
-    Utf8Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("fixtures/projects/tch-train")
-}
-
-fn xtask(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
-    command.args(args).current_dir(project()).stdin(Stdio::null());
-    let output = command.output().unwrap();
-    print!("{}", String::from_utf8_lossy(&output.stdout));
-    eprint!("{}", String::from_utf8_lossy(&output.stderr));
-    output
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+use crate::trainer::{RANKS, after, project, text, xtask};
 
 #[test]
 fn one_run_across_two_cpus_trains_all_ranks_to_one_set_of_weights() {
@@ -80,8 +57,7 @@ fn one_run_across_two_cpus_trains_all_ranks_to_one_set_of_weights() {
     let ran = xtask(&launch);
     assert!(ran.status.success(), "{}", ran.status);
     let stdout = text(&ran.stdout);
-    let weights: Vec<&str> =
-        stdout.lines().filter_map(|line| Some(line.split_once(": weights sha256 ")?.1.trim())).collect();
+    let weights = after(&stdout, ": weights sha256 ");
     assert_eq!(weights.len(), RANKS, "each rank tells the digest of its weights");
     assert!(weights.iter().all(|digest| digest.len() == 64 && *digest == weights[0]), "{weights:?}");
     assert!(["node-x86", "node-arm"].iter().all(|host| stdout.contains(host)), "lines carry their hosts");

@@ -45,29 +45,32 @@ pub fn run(args: &BenchArgs, context: &Context) -> Result<u8, CommandError> {
         CommandError::new(exit_code::BUILD, "cannot make a temporary folder").because(error).hint("set TMPDIR")
     })?;
     let folder = Utf8PathBuf::from(scratch.path().to_string_lossy().into_owned());
-    let mut figures = bench::launch::figures(&tools.join("torchlift"))?;
-    // First, since it makes what the figure of a build needs: a libtorch and a build of the trainer.
-    let demo = bench::demo::figures(&tools.join("xtask"))?;
-    figures.extend(bench::build::figures(&tools.join("xtask"), &root, context)?);
-    figures.extend(demo);
-    figures.extend(bench::doctor::figures(&tools.join("xtask"), &root.join("fixtures/projects/tch-train"), &folder)?);
-    let hosts = bench::hosts::Project::copy(&tools.join("xtask"), &root, &folder)?;
-    figures.extend(hosts.warm(context)?);
-    if args.cold {
-        figures.extend(hosts.cold(context)?);
-    }
+    let xtask = tools.join("xtask");
+    let mut shown = Shown { figures: Vec::new(), format: args.format };
+    shown.add(bench::launch::figures(&tools.join("torchlift"))?)?;
+    // Early, since it makes what the figure of a build needs: a libtorch and a build of the trainer.
+    shown.add(bench::demo::figures(&xtask)?)?;
+    shown.add(bench::build::figures(&xtask, &root, context)?)?;
+    shown.add(bench::doctor::figures(&xtask, &root.join("fixtures/projects/tch-train"), &folder)?)?;
+    let hosts = bench::hosts::Project::copy(&xtask, &root, &folder)?;
+    shown.add(hosts.warm(context)?)?;
     match Places::from_env(&context.env).ok().as_ref().and_then(bench::gpu_code::Subject::find) {
         Some(subject) => {
-            figures.extend(bench::gpu_code::figures(&tools.join("examples/gpu_code"), &subject)?);
-            figures.extend(bench::tree::figures(&tools.join("xtask"), &subject, &folder)?);
-            figures.extend(bench::digest::figures(&tools.join("examples/digests"), &subject)?);
+            shown.add(bench::gpu_code::figures(&tools.join("examples/gpu_code"), &subject)?)?;
+            shown.add(bench::tree::figures(&xtask, &subject, &folder)?)?;
+            shown.add(bench::digest::figures(&tools.join("examples/digests"), &subject)?)?;
         }
         None => say(
             "the GPU code of `libtorch_cuda.so` is not measured: `cargo xtask test` fetches a libtorch that has some",
         ),
     }
-    print(&figures, args.format)?;
-    if args.check && !figures.iter().all(Figure::holds) {
+    if args.cold {
+        shown.add(hosts.cold(context)?)?;
+    }
+    if args.format == Format::Json {
+        print_json(&shown.figures)?;
+    }
+    if args.check && !shown.figures.iter().all(Figure::holds) {
         return Err(CommandError::new(1, "a figure is over its bound"));
     }
     Ok(exit_code::OK)
@@ -106,10 +109,19 @@ fn build_release(root: &Utf8Path, context: &Context) -> Result<Utf8PathBuf, Comm
     }
 }
 
-fn print(figures: &[Figure], format: Format) -> Result<(), CommandError> {
-    match format {
-        Format::Json => print_json(&figures),
-        Format::Text => print_data(&figures.iter().map(|figure| row(figure) + "\n").collect::<String>()),
+/// The figures so far. For people each is shown as soon as it is measured, so that one that fails later costs none.
+struct Shown {
+    figures: Vec<Figure>,
+    format: Format,
+}
+
+impl Shown {
+    fn add(&mut self, figures: Vec<Figure>) -> Result<(), CommandError> {
+        if self.format == Format::Text {
+            print_data(&figures.iter().map(|figure| row(figure) + "\n").collect::<String>())?;
+        }
+        self.figures.extend(figures);
+        Ok(())
     }
 }
 

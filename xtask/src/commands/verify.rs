@@ -72,13 +72,16 @@ pub fn run(args: &VerifyArgs, context: &Context) -> Result<u8, CommandError> {
     let facts = Facts::gather(&args.choice(), context, false)?;
     let knowledge = facts.knowledge();
     let times = old::times(&facts);
+    let paths = facts.paths();
     let (mut hosts, mut old_ones, mut lost) = (Vec::new(), Vec::new(), Vec::new());
     let mut is_forged = false;
     for host in &facts.plan.hosts {
         match old::of_host(&facts, host, &times) {
             Ok((envelope, warning)) => {
                 old_ones.extend(warning.map(|finding| build_again(finding, context)));
-                hosts.push(built(host, &envelope, &facts, knowledge.get(&host.name).cloned().unwrap_or_default()));
+                let path = paths.get(&host.name).unwrap_or(&facts.plan.workspace);
+                let known = knowledge.get(&host.name).cloned().unwrap_or_default();
+                hosts.push(built(host, &envelope, &facts, path, known));
             }
             Err(unusable) => {
                 is_forged |= unusable.exit_code == exit_code::INTEGRITY;
@@ -119,7 +122,7 @@ fn build_again(finding: Finding, context: &Context) -> Finding {
 }
 
 /// What is published for a host: as its envelope says, whatever a build now would make.
-fn built(host: &HostBuild, envelope: &Envelope, facts: &Facts, mut known: Knowledge) -> Built {
+fn built(host: &HostBuild, envelope: &Envelope, facts: &Facts, path: &Utf8Path, mut known: Knowledge) -> Built {
     let mut host = host.clone();
     host.bin.clone_from(&envelope.bin);
     host.ld_library_path.clone_from(&envelope.ld_library_path);
@@ -147,8 +150,6 @@ fn built(host: &HostBuild, envelope: &Envelope, facts: &Facts, mut known: Knowle
         }
         (Some(_), None) => {}
     }
-    let paths = facts.paths();
-    let path = paths.get(&host.name).unwrap_or(&facts.plan.workspace);
     let place = facts.plan.workspace.join(&host.bin);
     Built {
         file: place.clone(),

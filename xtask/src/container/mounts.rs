@@ -7,11 +7,12 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 
 use camino::{Utf8Path, Utf8PathBuf};
-use cargo_metadata::{Metadata, MetadataCommand};
+use cargo_metadata::Metadata;
 
 use crate::cargo::{cargo_home, config_files};
 use crate::libtorch::Variant;
 use crate::toolchain::{Env, Run};
+use crate::workspace::metadata;
 
 /// Files and folders of cargo's home that a build has no reason to write, and that may hold secrets or programs.
 const READ_ONLY_OF_HOME: [&str; 6] = ["bin", "config", "config.toml", "credentials", "credentials.toml", "env"];
@@ -68,7 +69,7 @@ impl Sources {
     pub fn read(cargo: &OsStr, root: &Utf8Path, env: &Env, run: Run<'_>) -> Option<Self> {
         let cargo_home = cargo_home(env)?;
         let mut mounts = vec![Mount::writable(root)];
-        let (folders, is_whole) = match metadata(cargo, root, env, run, "--locked") {
+        let (folders, is_whole) = match metadata(cargo, &root.join("Cargo.toml"), "--locked", env, run) {
             Some(metadata) => (folders_of(&metadata), true),
             // Without a lock file that fits, cargo would write one: what the manifests say by themselves has to do.
             None => (by_manifests(cargo, root, env, run), false),
@@ -83,15 +84,6 @@ impl Sources {
         above.for_each(|file| add(&mut mounts, Mount::read_only(file)));
         Some(Self { mounts, cargo_home, is_whole })
     }
-}
-
-fn metadata(cargo: &OsStr, folder: &Utf8Path, env: &Env, run: Run<'_>, option: &str) -> Option<Metadata> {
-    let mut command = MetadataCommand::new();
-    command.cargo_path(cargo).other_options([option.to_owned()]);
-    let mut command = command.cargo_command();
-    command.env_clear().envs(env).current_dir(folder).stdin(std::process::Stdio::null());
-    let output = run(&mut command).ok().filter(|output| output.status.success())?;
-    MetadataCommand::parse(String::from_utf8_lossy(&output.stdout)).ok()
 }
 
 /// The folders of all packages; of those that a folder of sources replaces a registry with, that folder.
@@ -109,7 +101,8 @@ fn by_manifests(cargo: &OsStr, root: &Utf8Path, env: &Env, run: Run<'_>) -> BTre
     let mut folders = BTreeSet::new();
     let mut next = vec![root.to_owned()];
     while let Some(folder) = next.pop() {
-        let Some(metadata) = metadata(cargo, &folder, env, run, "--no-deps") else { continue };
+        let manifest = folder.join("Cargo.toml");
+        let Some(metadata) = metadata(cargo, &manifest, "--no-deps", env, run) else { continue };
         let paths = metadata.packages.iter().flat_map(|package| &package.dependencies);
         for path in paths.filter_map(|dependency| dependency.path.clone()) {
             if folders.insert(path.clone()) {

@@ -3,10 +3,9 @@
 //! Reads what the build script of that very version says, since that is what will refuse another libtorch.
 
 use camino::Utf8Path;
-use cargo_metadata::MetadataCommand;
 
 use crate::toolchain::{Env, Run, output};
-use crate::workspace::LockFacts;
+use crate::workspace::{LockFacts, metadata};
 
 /// A version, and how it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,18 +35,7 @@ pub fn of_workspace(cargo: &std::ffi::OsStr, manifest: &Utf8Path, env: &Env) -> 
 
 /// The same, with cargo run by `run`.
 pub fn ask(cargo: &std::ffi::OsStr, manifest: &Utf8Path, env: &Env, run: Run<'_>) -> Option<Wanted> {
-    let mut command = MetadataCommand::new();
-    command.cargo_path(cargo).manifest_path(manifest).other_options(["--locked".to_owned()]);
-    let mut command = command.cargo_command();
-    command.env_clear().envs(env).stdin(std::process::Stdio::null());
-    if let Some(folder) = manifest.parent() {
-        command.current_dir(folder);
-    }
-    let metadata = run(&mut command)
-        .ok()
-        .filter(|output| output.status.success())
-        .and_then(|output| MetadataCommand::parse(String::from_utf8_lossy(&output.stdout)).ok());
-    match metadata {
+    match metadata(cargo, manifest, "--locked", env, run) {
         Some(metadata) => of_metadata(&metadata),
         None => manifest.ancestors().skip(1).find_map(|folder| of_lock(&folder.join("Cargo.lock"))),
     }

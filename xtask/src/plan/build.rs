@@ -278,7 +278,7 @@ fn environment(
             }
         }
         if let Some(linker) = &toolchain.linker {
-            set(format!("CARGO_TARGET_{}_LINKER", underscored.to_uppercase()), linker);
+            set(rustflags::target_variable(target, "LINKER"), linker);
         }
         if let Some(rustc) = &toolchain.rustc {
             set("RUSTC".to_owned(), rustc);

@@ -4,6 +4,7 @@ use torchlift_schema::Finding;
 
 use super::Inputs;
 use super::check::kind_place;
+use super::rustflags::target_variable;
 use crate::cluster::Kind;
 use crate::container::ContainerFacts;
 
@@ -38,7 +39,7 @@ pub(super) fn kind(
             &format!("`rustup target add {target}` where that rustc is from"),
         );
     }
-    let linker = format!("CARGO_TARGET_{}_LINKER", target.to_uppercase().replace('-', "_"));
+    let linker = target_variable(target, "LINKER");
     if *target != container.rustc.host && !kind.build_env.contains_key(&linker) {
         refuse(
             "toolchain-missing",

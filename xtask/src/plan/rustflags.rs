@@ -69,9 +69,14 @@ fn of_environment(env: &Env) -> Option<Vec<String>> {
     text(env, CARGO_ENCODED_RUSTFLAGS).map(encoded).or_else(|| text(env, RUSTFLAGS).map(words))
 }
 
+/// The variable that cargo reads as `target.<target>.<key>`.
+pub(super) fn target_variable(target: &str, key: &str) -> String {
+    format!("CARGO_TARGET_{}_{key}", target.to_uppercase().replace('-', "_"))
+}
+
 /// The flags of `target.*`; none where no table and no variable is for this target.
 fn of_target(env: &Env, config: &ConfigFacts, target: &str) -> Option<Vec<String>> {
-    let variable = format!("CARGO_TARGET_{}_RUSTFLAGS", target.to_uppercase().replace('-', "_"));
+    let variable = target_variable(target, "RUSTFLAGS");
     let tables = config.target_rustflags.iter().filter(|(selector, _)| is_for(selector, target));
     let tables: Vec<&Vec<String>> = tables.map(|(_, flags)| flags).collect();
     let variable = text(env, &variable).map(words);

@@ -5,14 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use torchlift::preflight::verify::floor::{self, Cpu};
-use torchlift::preflight::verify::{Inspection, StartQuestion, changed};
+use torchlift::preflight::verify::{Inspection, StartQuestion, VariantFolder, changed};
 use torchlift::preflight::{DigestCache, HostLibraries, LibraryPath, code, loader};
 use torchlift_schema::host::LibcFlavour;
 use torchlift_schema::{Accelerator, Finding, HostFacts, Place};
 
 use super::check::{Check, Label, Subject};
 use super::fit::{Code, GpuCode};
-use super::{Built, Looked, Question, by_name, named, variant_lib};
+use super::{Built, Looked, Question, by_name, listed, named, variant_lib};
 use crate::facts::Origin;
 use crate::libtorch::auto::Gpus;
 use crate::plan::accept;
@@ -195,12 +195,8 @@ impl Look<'_> {
         };
         let closure = &self.inspection.closure;
         // What the host has by its own facts needs nothing of it that it has not.
-        let variant =
-            variant_lib(self.built).map(|lib| fs_err::canonicalize(lib.as_std_path()).unwrap_or_else(|_| lib.into()));
-        let is_of_variant = |path: &Path| {
-            let folder = path.parent().and_then(|folder| fs_err::canonicalize(folder).ok());
-            variant.is_some() && folder == variant
-        };
+        let variant = variant_lib(self.built).map(|lib| VariantFolder::new(lib.as_std_path()));
+        let is_of_variant = |path: &Path| variant.as_ref().is_some_and(|variant| variant.holds(path));
         let loaded: Vec<_> = closure.objects.iter().filter(|object| is_of_variant(&object.path)).collect();
         let program = (self.built.place.as_std_path(), &self.inspection.facts);
         let needing: Vec<floor::Needing<'_>> = std::iter::once(program)
@@ -355,11 +351,7 @@ fn offered(facts: &HostFacts) -> String {
     if all.is_empty() { String::new() } else { format!("; the host has {}", all.join(", ")) }
 }
 
-/// `` `a`, `b` and 3 more ``.
+/// The first of these names, and how many more there are.
 fn names(names: &[&String]) -> String {
-    let mut text = names.iter().take(MOST_NAMED).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    if names.len() > MOST_NAMED {
-        text.push_str(&format!(" and {} more", names.len() - MOST_NAMED));
-    }
-    text
+    listed(names.iter().map(|name| name.as_str()), MOST_NAMED)
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use camino::{Utf8Path, Utf8PathBuf};
+use memchr::memmem;
 use torchlift::preflight::elf::Version;
 use torchlift::preflight::verify::Inspection;
 use torchlift::preflight::{code, symbols};
@@ -107,7 +108,7 @@ impl Made {
             return None;
         }
         let needed = inspection.facts.needed.iter().find(|name| name.starts_with("libc++"));
-        let is_inside = || self.is_zig && fs_err::read(file).is_ok_and(|bytes| has(&bytes, LIBCXX));
+        let is_inside = || self.is_zig && fs_err::read(file).is_ok_and(|bytes| memmem::find(&bytes, LIBCXX).is_some());
         let what = match needed {
             Some(name) => format!("needs `{name}`"),
             None if is_inside() => "has parts of libc++ (`std::__1`) in it".to_owned(),
@@ -136,7 +137,7 @@ fn crates_of<'s>(symbols: &[&'s String], dir: &Utf8Path) -> BTreeMap<&'s str, St
         let Ok(bytes) = fs_err::read(entry.path()) else { continue };
         for symbol in symbols {
             let whole = [b"\0", symbol.as_bytes(), b"\0"].concat();
-            if has(&bytes, &whole) {
+            if memmem::find(&bytes, &whole).is_some() {
                 let by = owner(entry.path());
                 let all = found.entry(symbol.as_str()).or_default();
                 if !all.contains(&by) {
@@ -156,19 +157,6 @@ fn owner(path: &Path) -> String {
     let name = folder.as_deref().unwrap_or_else(|| file.strip_prefix("lib").unwrap_or(&file));
     let name = name.split_once('-').or_else(|| name.split_once('.')).map_or(name, |(name, _)| name);
     format!("`{name}`")
-}
-
-/// Whether `bytes` has `part` in it.
-fn has(bytes: &[u8], part: &[u8]) -> bool {
-    let Some((first, _)) = part.split_first() else { return true };
-    let mut rest = bytes;
-    while let Some(at) = rest.iter().position(|byte| byte == first) {
-        if rest[at..].starts_with(part) {
-            return true;
-        }
-        rest = &rest[at + 1..];
-    }
-    false
 }
 
 #[cfg(test)]

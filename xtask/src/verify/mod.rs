@@ -218,6 +218,13 @@ fn unusable(error: &InspectError, built: &Built) -> Finding {
         .remedy("see that the program and its libraries are whole and can be read; then build again")
 }
 
+/// `` `a`, `b` and 3 more ``, when there are more than `most`.
+fn listed<'a>(names: impl ExactSizeIterator<Item = &'a str>, most: usize) -> String {
+    let more = names.len().saturating_sub(most);
+    let text = names.take(most).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    if more > 0 { format!("{text} and {more} more") } else { text }
+}
+
 /// A finding with its host, and with the binary called by the place that people know.
 fn named(finding: &Finding, built: &Built, looked_at: &Built) -> Finding {
     let rename = |text: &str| text.replace(looked_at.file.as_str(), built.place.as_str());

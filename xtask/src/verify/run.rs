@@ -11,7 +11,7 @@ use torchlift::preflight::{Closure, code};
 use torchlift_schema::{Accelerator, Finding, Place};
 
 use super::check::{Check, Label, Subject};
-use super::{Question, Verified};
+use super::{Question, Verified, listed};
 use crate::plan::accept;
 
 /// How the file of a library with collectives begins; the later ones have it only where none of the first is loaded.
@@ -103,9 +103,5 @@ fn difference(versions: &BTreeMap<Collectives, Vec<&str>>) -> Option<Finding> {
 
 fn named(hosts: &[&str]) -> String {
     let hosts: BTreeSet<&str> = hosts.iter().copied().collect();
-    let mut text = hosts.iter().take(MOST_NAMED).map(|host| format!("`{host}`")).collect::<Vec<_>>().join(", ");
-    if hosts.len() > MOST_NAMED {
-        text.push_str(&format!(" and {} more", hosts.len() - MOST_NAMED));
-    }
-    text
+    listed(hosts.into_iter(), MOST_NAMED)
 }

@@ -68,6 +68,25 @@ pub struct LockFacts {
 /// Packages that are there to compile C++ and to link its library.
 const CXX: [&str; 4] = ["autocxx", "cpp", "cxx", "link-cplusplus"];
 
+/// What cargo says of the packages of `manifest`, asked from its folder with one further `option`; none where it cannot.
+pub(crate) fn metadata(
+    cargo: &OsStr,
+    manifest: &Utf8Path,
+    option: &str,
+    env: &Env,
+    run: Run<'_>,
+) -> Option<cargo_metadata::Metadata> {
+    let mut command = MetadataCommand::new();
+    command.cargo_path(cargo).manifest_path(manifest).other_options([option.to_owned()]);
+    let mut command = command.cargo_command();
+    command.env_clear().envs(env).stdin(std::process::Stdio::null());
+    if let Some(folder) = manifest.parent() {
+        command.current_dir(folder);
+    }
+    let output = run(&mut command).ok().filter(|output| output.status.success())?;
+    MetadataCommand::parse(String::from_utf8_lossy(&output.stdout)).ok()
+}
+
 impl WorkspaceFacts {
     /// Reads the workspace of `manifest`, or the one at or above `cwd`.
     ///

@@ -41,3 +41,4 @@ pub use finding::{Finding, Place, Severity};
 pub use gpu::{Capability, CudaArch, GfxTarget, GpuCode, Specificity, ToolkitVersion};
 pub use host::HostFacts;
 pub use libtorch::{Accelerator, LibraryFile, LibtorchRecord, VariantId};
+pub use rule::is_host as is_host_name;

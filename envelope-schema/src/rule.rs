@@ -87,7 +87,8 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-pub(crate) fn is_host(text: &str) -> bool {
+/// Whether this can be the name of a host: a DNS label of 1 to 63 letters, digits and dashes, no dash at either end.
+pub fn is_host(text: &str) -> bool {
     (1..=63).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
         && !text.starts_with('-')

@@ -22,6 +22,8 @@ struct Cli {
 enum Verb {
     Run(commands::run::RunArgs),
     Probe(commands::probe::ProbeArgs),
+    #[cfg(feature = "net")]
+    Keys(commands::keys::KeysArgs),
 }
 
 /// Parses the process's arguments, runs the verb and gives its exit code.
@@ -43,6 +45,8 @@ fn run(args: Vec<OsString>) -> Result<u8, CommandError> {
     match cli.verb {
         Verb::Run(args) => commands::run::run(&args, context),
         Verb::Probe(args) => commands::probe::run(&args, &context),
+        #[cfg(feature = "net")]
+        Verb::Keys(args) => commands::keys::run(&args, &context),
     }
 }
 

@@ -38,6 +38,8 @@ pub const LD_PRELOAD: &str = "LD_PRELOAD";
 pub const QEMU_LD_PREFIX: &str = "QEMU_LD_PREFIX";
 /// Where what can be made again is kept; default `~/.cache`. Digests are remembered below it.
 pub const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
+/// Where a user's own settings lie; default `~/.config`. Keys are kept below it.
+pub const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
 /// Where a user's own data lies; default `~/.local/share`.
 pub const XDG_DATA_HOME: &str = "XDG_DATA_HOME";
 /// Where temporary files go; default `/tmp`.

@@ -2,7 +2,7 @@
 //!
 //! Purpose, by room: [`plan`] says what would run where; [`preflight`] says whether it would start;
 //! `reach` brings an allocator up; [`allocator`] and [`process`] start ranks and leave nothing behind;
-//! `state` decides and [`dispatcher`] acts; `output` and [`report`] write and print.
+//! `state` decides and [`dispatcher`] acts; [`keys`] says who may control whom; `output` and [`report`] write and print.
 //! Must not exit, print (outside `report` and `commands`) or read the environment (outside `env_vars`' callers in `commands`).
 
 #[cfg(not(all(
@@ -23,6 +23,8 @@ pub mod dispatcher;
 pub mod env_vars;
 pub mod error;
 pub mod event;
+pub mod keys;
+pub(crate) mod lock;
 pub(crate) mod output;
 pub mod plan;
 pub mod preflight;

@@ -2,6 +2,8 @@
 //!
 //! Only here the process's environment and working directory are read, into a `Context`.
 
+#[cfg(feature = "net")]
+pub mod keys;
 pub mod probe;
 pub mod run;
 

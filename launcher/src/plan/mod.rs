@@ -13,7 +13,7 @@ mod tests;
 
 pub(crate) use layout::{Planned, build, program};
 pub use request::{Device, HostRequest, Program, RunRequest};
-pub use run_id::{days_since, run_id, stamp};
+pub use run_id::{days_since, run_id, seconds_of, stamp};
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -41,6 +41,11 @@ fn civil(days_since_1970: u64) -> (u64, u64, u64) {
 
 /// Whole days from a stamp in the form of `stamp` to `wall`; none for another text, and for a time to come.
 pub fn days_since(stamp: &str, wall: Duration) -> Option<u64> {
+    Some(wall.as_secs().checked_sub(seconds_of(stamp)?)? / 86_400)
+}
+
+/// Whole seconds since 1970 of a stamp in the form of `stamp`; none for another text.
+pub fn seconds_of(stamp: &str) -> Option<u64> {
     let (date, time) = stamp.strip_suffix('Z')?.split_once('T')?;
     let mut date = date.split('-').map(str::parse::<u64>);
     let (year, month, day) = (date.next()?.ok()?, date.next()?.ok()?, date.next()?.ok()?);
@@ -51,8 +56,7 @@ pub fn days_since(stamp: &str, wall: Duration) -> Option<u64> {
     if !is_date || !is_time {
         return None;
     }
-    let then = day_number(year, month, day)? * 86_400 + hour * 3600 + minute * 60 + second;
-    Some(wall.as_secs().checked_sub(then)? / 86_400)
+    Some(day_number(year, month, day)? * 86_400 + hour * 3600 + minute * 60 + second)
 }
 
 /// Days since 1970 of a date: the other way round as [`civil`].

@@ -8,6 +8,8 @@ pub(crate) mod dry_run;
 pub mod failure;
 pub mod host;
 pub(crate) mod json;
+#[cfg(feature = "net")]
+pub(crate) mod keys;
 pub(crate) mod record;
 pub(crate) mod shown;
 pub mod stream;

@@ -4,23 +4,20 @@
 //! file that this version does not know to its end is not written at all. What is in it is [`torchlift_schema::facts`]'s.
 
 use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
 use std::time::Duration;
 
 use fs_err::File;
 use torchlift_schema::facts::{self, ClusterFacts, FactsError};
 use torchlift_schema::{Finding, HostFacts, Place};
 
+use crate::lock::{Lock, LockError};
 use crate::report::json::write_whole;
 
 /// The file's name beside a `cluster.toml`.
 pub const FILE_NAME: &str = "cluster.facts.json";
 /// How long another one that saves is waited for. It holds the lock for milliseconds, on a slow shared folder for seconds.
 pub const PATIENCE: Duration = Duration::from_secs(30);
-/// How often a lock that was removed while it was waited for is taken anew.
-const TRIES: u32 = 1000;
 
 /// Why facts could not be read or saved.
 #[derive(Debug, thiserror::Error)]
@@ -90,6 +87,15 @@ pub enum SavedError {
         #[source]
         source: io::Error,
     },
+}
+
+impl From<LockError> for SavedError {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::Busy { path, patience } => Self::Busy { path, patience },
+            LockError::Unusable { path, source } => Self::Unwritable { path, source },
+        }
+    }
 }
 
 impl SavedError {
@@ -190,51 +196,4 @@ pub fn save(path: &Path, host: &str, facts: HostFacts, patience: Duration) -> Re
     }
     write_whole(folder, name, &text).map_err(unwritable)?;
     Ok(if had.is_some() { Saved::Replaced } else { Saved::Added })
-}
-
-/// Held while the file is read and written. Its file is gone again afterwards, since the folder is a person's project.
-struct Lock {
-    path: PathBuf,
-    file: File,
-}
-
-impl Lock {
-    fn take(path: &Path, patience: Duration) -> Result<Self, SavedError> {
-        let unwritable = |source| SavedError::Unwritable { path: path.to_owned(), source };
-        for _ in 0..TRIES {
-            let mut options = fs_err::OpenOptions::new();
-            let file = options.read(true).write(true).create(true).truncate(false).open(path).map_err(unwritable)?;
-            let (sender, receiver) = mpsc::channel();
-            // The call that waits has no time limit: it waits in a thread that may be left behind.
-            let wait = move || {
-                let locked = file.file().lock();
-                let _ = sender.send((file, locked));
-            };
-            std::thread::Builder::new().spawn(wait).map_err(unwritable)?;
-            let (file, locked) =
-                receiver.recv_timeout(patience).map_err(|_| SavedError::Busy { path: path.to_owned(), patience })?;
-            match locked {
-                Ok(()) => {}
-                // A file system without locks: then it is the user's to save one after the other.
-                Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
-                Err(error) => return Err(unwritable(error)),
-            }
-            // Whoever held it before has removed it: then it keeps nobody else out any more.
-            let is_still_there = fs_err::metadata(path).is_ok_and(|there| {
-                file.metadata().is_ok_and(|held| (there.dev(), there.ino()) == (held.dev(), held.ino()))
-            });
-            if is_still_there {
-                return Ok(Self { path: path.to_owned(), file });
-            }
-        }
-        Err(SavedError::Busy { path: path.to_owned(), patience })
-    }
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // Removed while it is held: whoever waits for it sees that and makes a new one.
-        let _ = fs_err::remove_file(&self.path);
-        let _ = self.file.file().unlock();
-    }
 }

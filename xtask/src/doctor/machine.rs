@@ -3,6 +3,8 @@
 use camino::{Utf8Path, Utf8PathBuf};
 use nix::unistd::{AccessFlags, access};
 use torchlift::commands::probe::of_this_machine;
+use torchlift::keys::check::{Looked, look as look_at_keys, summary};
+use torchlift::keys::place;
 use torchlift::preflight::code::HOST_FACT_UNREAD;
 use torchlift::report::host::{Row, rows};
 use torchlift_schema::HostFacts;
@@ -37,6 +39,7 @@ pub(super) fn look(scene: &Scene) -> Section {
         section.push(folder("store-folder", &places.store(), "TORCHLIFT_HOME"));
         section.push(folder("cache-folder", &places.cache, "TORCHLIFT_CACHE"));
     }
+    keys(scene, &mut section);
     section.push(project(&scene.folder));
     section.push(temporary(scene));
     for problem in facts.problems {
@@ -94,6 +97,23 @@ fn of_disk(disk: &DiskFacts) -> Check {
         DiskPurpose::Project => {
             room("project-disk", found, Some(disk.free), "make room there, or build elsewhere with `--builds-dir`")
         }
+    }
+}
+
+/// The keys by which hosts are known over `tls`, by what their index says.
+fn keys(scene: &Scene, section: &mut Section) {
+    let Some(folder) = place::default_folder(&scene.env) else { return };
+    let shown = quoted(folder.display());
+    match look_at_keys(&folder, torchlift::clock::wall()) {
+        Looked::Absent => section.push(Check::right(
+            "keys",
+            format!("{shown}, not there: only hosts that are reached over `tls` need them (`torchlift keys init`)"),
+        )),
+        Looked::There { index, findings } => {
+            section.push(Check::right("keys", format!("{shown}: {}", summary(&index))));
+            findings.into_iter().for_each(|finding| section.push(Check::of_finding(finding)));
+        }
+        Looked::Unusable(findings) => findings.into_iter().for_each(|finding| section.push(Check::of_finding(finding))),
     }
 }
 

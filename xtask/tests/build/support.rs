@@ -121,6 +121,8 @@ impl Project {
         env.insert("LANG".into(), "C.UTF-8".into());
         env.insert("CARGO_NET_OFFLINE".into(), "true".into());
         env.insert("TORCHLIFT_HOME".into(), self.beside("home").into());
+        // Keys of whoever runs the tests are none of theirs.
+        env.insert("XDG_CONFIG_HOME".into(), self.beside("config").into());
         env.insert("TORCHLIFT_CACHE".into(), self.beside("cache").into());
         env
     }

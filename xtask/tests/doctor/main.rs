@@ -15,6 +15,7 @@ mod cluster;
 mod documentation;
 mod environment;
 mod examination;
+mod keys;
 mod leftover;
 mod project;
 mod store;

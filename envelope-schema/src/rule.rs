@@ -79,6 +79,12 @@ pub(crate) const TOOLKIT: &str = r"^(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})$";
 /// GPU code: `sm_90a`, `compute_90`, `compute_90@12.8`, or an AMD target.
 pub(crate) const GPU_CODE: &str = r"^(sm_[1-9][0-9]{1,2}[af]?|compute_[1-9][0-9]{1,2}[af]?(@(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3}))?|gfx[1-9][0-9]?([0-9a-f]{2}|(-[0-9a-f])?-generic)(:sramecc[+-])?(:xnack[+-])?)$";
 
+/// The key of an allocation: a segment of a URL and a file's name.
+pub(crate) const ALLOC_KEY: &str = r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$";
+
+/// A text of the operating system: NUL begins a byte that is no UTF-8.
+pub(crate) const OS_TEXT: &str = r"^[^\x00]*(\x00[89a-f][0-9a-f][^\x00]*)*$";
+
 fn is_lower_hex(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
@@ -156,6 +162,11 @@ pub(crate) fn has_no_nul(text: &str) -> bool {
     !text.contains('\0')
 }
 
+pub(crate) fn is_alloc_key(text: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    (1..=64).contains(&text.len()) && text.bytes().all(is_allowed) && !text.starts_with('.')
+}
+
 pub(crate) fn is_stamp(text: &str) -> bool {
     let number = |text: &str, wanted: usize, range: std::ops::RangeInclusive<u32>| {
         text.len() == wanted && is_digits(text) && text.parse().is_ok_and(|number| range.contains(&number))
@@ -189,6 +200,7 @@ mod tests {
 
     use super::*;
     use crate::gpu::{Capability, CudaArch, GfxTarget, GpuCode, ToolkitVersion};
+    use crate::launch::OsText;
 
     /// Texts near the rules: their own characters, in every order.
     fn near() -> impl Strategy<Value = String> {
@@ -206,6 +218,8 @@ mod tests {
             "[0-9a-g]{3,9}:[0-9a-g]{2}:[0-9A-g]{1,3}[.][0-9]",
             "gfx[0-9a-g]{0,5}(-[0-9a-g])?(-generic)?(:sramecc[+-]?)?(:xnack[+-]?)?",
             "[0-9]{0,5}[.][0-9]{0,5}([.][0-9])?",
+            "[a-z._-]{0,2}[A-Z0-9._-]{62,64}",
+            "[ab]?\\x00?[7-9e-g][0-9A-Ff]{0,2}\\x00?[89a][0-9]?",
         ]
     }
 
@@ -268,6 +282,8 @@ mod tests {
         (GFX_TARGET, is_text_of::<GfxTarget>),
         (TOOLKIT, is_text_of::<ToolkitVersion>),
         (GPU_CODE, is_text_of::<GpuCode>),
+        (ALLOC_KEY, is_alloc_key),
+        (OS_TEXT, is_text_of::<OsText>),
     ];
 
     #[test]

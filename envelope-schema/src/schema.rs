@@ -9,9 +9,11 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
 
+use crate::control::{ControlReply, RecordLine, RemoteProcessAllocatorMessage};
 use crate::envelope::{Envelope, PerHostEnvelope};
 use crate::facts::ClusterFacts;
 use crate::rule;
+use crate::state::RemoteProcessProcStateMessage;
 
 /// How a schema's file name ends.
 pub const SUFFIX: &str = ".schema.json";
@@ -19,10 +21,14 @@ pub const SUFFIX: &str = ".schema.json";
 /// Every schema: its file name below `schema/` and its text with a final newline, sorted by name.
 pub fn files() -> Vec<(&'static str, String)> {
     vec![
+        ("allocator-message.schema.json", text(root::<RemoteProcessAllocatorMessage>())),
         ("cluster-facts.schema.json", text(root::<ClusterFacts>())),
+        ("control-reply.schema.json", text(root::<ControlReply>())),
         ("envelope.schema.json", text(envelope())),
         ("per-host-envelope.schema.json", text(per_host_envelope())),
         ("per-host-map.schema.json", text(per_host_map())),
+        ("record-line.schema.json", text(root::<RecordLine>())),
+        ("state-message.schema.json", text(root::<RemoteProcessProcStateMessage>())),
     ]
 }
 

@@ -100,7 +100,9 @@ fn wanted(expected: &dyn Expected) -> String {
     let text = expected.to_string();
     match text.as_str() {
         "u32" => "a whole number from 0 to 4294967295".to_owned(),
-        "u64" => "a whole number from 0".to_owned(),
+        "u16" => "a whole number from 0 to 65535".to_owned(),
+        "u64" | "usize" => "a whole number from 0".to_owned(),
+        "i32" => "a whole number from -2147483648 to 2147483647".to_owned(),
         "a sequence" => "an array".to_owned(),
         "a map" => "an object".to_owned(),
         _ if text.starts_with("struct ") => "an object".to_owned(),

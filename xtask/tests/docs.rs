@@ -82,8 +82,12 @@ fn the_page_of_findings_names_every_code_and_no_other() {
 }
 
 /// Where findings are made whose remedy comes elsewhere.
-const REMEDY_ELSEWHERE: [(&str, &str); 3] = [
+const REMEDY_ELSEWHERE: [(&str, &str); 4] = [
     ("xtask/src/cluster/select.rs", "`unknown` leaves it to its callers, which know the name that was meant"),
+    (
+        "envelope-schema/src/control/validity.rs",
+        "whoever refuses a message gives `MessageError::hint` with all of them",
+    ),
     ("envelope-schema/src/facts/validity.rs", "`FactsError::into_findings` gives all of them the one hint"),
     ("envelope-schema/src/validity.rs", "`EnvelopeError::into_findings` gives all of them the one hint"),
 ];

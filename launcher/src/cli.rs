@@ -24,6 +24,8 @@ enum Verb {
     Probe(commands::probe::ProbeArgs),
     #[cfg(feature = "net")]
     Keys(commands::keys::KeysArgs),
+    #[cfg(feature = "net")]
+    Serve(commands::serve::ServeArgs),
 }
 
 /// Parses the process's arguments, runs the verb and gives its exit code.
@@ -47,6 +49,8 @@ fn run(args: Vec<OsString>) -> Result<u8, CommandError> {
         Verb::Probe(args) => commands::probe::run(&args, &context),
         #[cfg(feature = "net")]
         Verb::Keys(args) => commands::keys::run(&args, &context),
+        #[cfg(feature = "net")]
+        Verb::Serve(args) => commands::serve::run(&args, &context),
     }
 }
 

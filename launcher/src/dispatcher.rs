@@ -9,8 +9,6 @@
 //! - every way out of [`Prepared::run`] drops the allocators, which is what leaves nothing of the run alive;
 //! - what can happen is an `Input` of `state` and what can be done is an `Action`: extend those first.
 
-mod pipes;
-
 use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -19,6 +17,7 @@ use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
 use crate::allocator::Allocator;
+use crate::allocator::pipes::Pipes;
 use crate::allocator::port::{self, PortError, Reservation};
 use crate::clock::{self, Clock, Moment};
 use crate::event::{End, Event, HostIndex, Observer, Outcome, Rank};
@@ -30,7 +29,6 @@ use crate::process::signal::Signals;
 use crate::process::spawn::Command;
 use crate::reach;
 use crate::state::{self, Action, Input, State};
-use pipes::Pipes;
 
 /// Attempts are counted from here. A new attempt is a new set of ranks with a new port.
 const FIRST_ATTEMPT: u32 = 0;

@@ -30,6 +30,14 @@ pub const TORCHLIFT_INTERNAL_BUILD_LOCK: &str = "TORCHLIFT_INTERNAL_BUILD_LOCK";
 pub const TORCHLIFT_TEST_SKIPS: &str = "TORCHLIFT_TEST_SKIPS";
 /// Names the `torchlift` that was built for old systems to its tests; set by `.ci/run`.
 pub const TORCHLIFT_TEST_OLD_HOSTS_BINARY: &str = "TORCHLIFT_TEST_OLD_HOSTS_BINARY";
+/// Names the file that an allocator writes the list of an allocation's hosts to; named as the published allocator names it.
+pub const TORCH_ELASTIC_CUSTOM_HOSTNAMES_LIST_FILE: &str = "TORCH_ELASTIC_CUSTOM_HOSTNAMES_LIST_FILE";
+/// Set for the ranks of an allocation whose client named a trace; named as the published allocator names it.
+pub const MONARCH_CLIENT_TRACE_ID: &str = "MONARCH_CLIENT_TRACE_ID";
+/// Where a user's sockets lie; a folder of that user alone.
+pub const XDG_RUNTIME_DIR: &str = "XDG_RUNTIME_DIR";
+/// Where what should outlive a restart is kept; default `~/.local/state`.
+pub const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
 /// The loader's search path.
 pub const LD_LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 /// Libraries that the loader puts before all others, into every process.

@@ -1,8 +1,8 @@
 //! Starts, watches and ends the ranks of a libtorch program.
 //!
 //! Purpose, by room: [`plan`] says what would run where; [`preflight`] says whether it would start;
-//! `reach` brings an allocator up; [`allocator`] and [`process`] start ranks and leave nothing behind;
-//! `state` decides and [`dispatcher`] acts; [`keys`] says who may control whom; `output` and [`report`] write and print.
+//! `reach` brings an allocator up; `channel` is how one is talked to, and [`keys`] says who may; [`allocator`] and [`process`]
+//! start ranks and leave nothing behind; `state` decides and [`dispatcher`] acts; `output` and [`report`] write and print.
 //! Must not exit, print (outside `report` and `commands`) or read the environment (outside `env_vars`' callers in `commands`).
 
 #[cfg(not(all(
@@ -16,6 +16,8 @@ compile_error!(
 );
 
 pub mod allocator;
+#[cfg(feature = "net")]
+pub(crate) mod channel;
 pub mod cli;
 pub mod clock;
 pub mod commands;

@@ -1,10 +1,25 @@
 //! The host-side part of a run: it starts this host's ranks through a guard and reports on them.
 //!
-//! Owns the guard, the queue of what it is still to be told, and the making of each rank's pipes.
+//! Owns the guard, the queue of what it is still to be told, and the making of each rank's pipes. As a service of its own
+//! (`server`) it holds allocations for clients that come over a channel: `state` decides there, and `engine` acts for one
+//! allocation.
 //! Must not decide: it does what the dispatcher says, in order.
 
+#[cfg(feature = "net")]
+pub(crate) mod allocation;
+#[cfg(feature = "net")]
+pub(crate) mod engine;
 mod holder;
+#[cfg(feature = "net")]
+pub(crate) mod hosts_file;
+pub(crate) mod pipes;
 pub mod port;
+#[cfg(feature = "net")]
+pub(crate) mod record;
+#[cfg(feature = "net")]
+pub(crate) mod server;
+#[cfg(feature = "net")]
+pub(crate) mod state;
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -37,7 +52,7 @@ pub(crate) struct Allocator {
 
 /// The read ends of a rank's pipes. They block, like the ends that the rank has: whoever reads asks first.
 #[derive(Debug)]
-pub(crate) struct Pipes {
+pub(crate) struct RankPipes {
     pub(crate) rank: Rank,
     pub(crate) stdout: OwnedFd,
     pub(crate) stderr: OwnedFd,
@@ -47,7 +62,7 @@ pub(crate) struct Pipes {
 #[derive(Debug, Default)]
 pub(crate) struct Pumped {
     /// The pipes of the ranks that are being started now.
-    pub(crate) pipes: Vec<Pipes>,
+    pub(crate) pipes: Vec<RankPipes>,
     /// Ranks whose command could not even be handed over.
     pub(crate) failed: Vec<(Rank, StartStep, Errno)>,
 }
@@ -139,7 +154,12 @@ impl Allocator {
         Ok(pumped)
     }
 
-    fn hand_over<'a>(&self, request: Request, rank: Rank, command: &dyn Fn(Rank) -> Command<'a>) -> nix::Result<Pipes> {
+    fn hand_over<'a>(
+        &self,
+        request: Request,
+        rank: Rank,
+        command: &dyn Fn(Rank) -> Command<'a>,
+    ) -> nix::Result<RankPipes> {
         let refused = |error: std::io::Error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
         let bytes = command(rank).to_bytes().map_err(refused)?;
         let (stdout, stdout_write) = pipe2(OFlag::O_CLOEXEC)?;
@@ -151,7 +171,7 @@ impl Allocator {
             let memfd = spawn::to_memfd(&bytes).map_err(refused)?;
             self.guard.send(request, &[], &[memfd.as_fd(), pipes[0], pipes[1]])?;
         }
-        Ok(Pipes { rank, stdout, stderr })
+        Ok(RankPipes { rank, stdout, stderr })
     }
 
     /// The next report: `Ok(None)` when there is none now, an error when the guard is gone.

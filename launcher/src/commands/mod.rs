@@ -4,8 +4,11 @@
 
 #[cfg(feature = "net")]
 pub mod keys;
+mod lookup;
 pub mod probe;
 pub mod run;
+#[cfg(feature = "net")]
+pub(crate) mod serve;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -52,7 +52,12 @@ impl LogFiles {
         for folder in &folders {
             fs_err::create_dir(folder)?;
         }
-        Ok(Self { folders, open: BTreeMap::new(), uses: 0, lost: 0, trouble: None })
+        Ok(Self::below(folders))
+    }
+
+    /// Of ranks with these folders, each of which is made with its first file.
+    pub(crate) fn below(folders: Vec<PathBuf>) -> Self {
+        Self { folders, open: BTreeMap::new(), uses: 0, lost: 0, trouble: None }
     }
 
     /// Where a stream's bytes lie, once there are any.
@@ -116,7 +121,14 @@ impl LogFiles {
 }
 
 fn append_to(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
+    let open = || OpenOptions::new().create(true).append(true).open(path);
+    match (open(), path.parent()) {
+        (Err(error), Some(folder)) if error.kind() == io::ErrorKind::NotFound => {
+            fs_err::create_dir_all(folder)?;
+            open()
+        }
+        (opened, _) => opened,
+    }
 }
 
 impl Observer for LogFiles {

@@ -4,6 +4,8 @@
 //! the job's; the host's; the library path; the cards; last the variables that say which rank it is.
 //! `MASTER_PORT` and what depends on the attempt come later, in [`super::LaunchPlan::late_variables`].
 
+#[cfg(feature = "net")]
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -178,6 +180,13 @@ fn is_inherited(name: &OsStr) -> bool {
     !is_foreign && name != "_" && name != "OLDPWD"
 }
 
+/// What of the caller's environment is for ranks too.
+#[cfg(feature = "net")]
+pub(crate) fn inherited(env: &BTreeMap<OsString, OsString>) -> BTreeMap<OsString, OsString> {
+    let own = env.iter().filter(|(name, _)| is_inherited(name));
+    own.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
 /// `ours` before `theirs` without an empty element: the loader would search the working directory for it.
 ///
 /// The loader splits at `;` as well as at `:`.
@@ -211,7 +220,6 @@ fn check_variable(name: &str, value: Option<&str>, place: &Place, findings: &mut
     if value.is_some_and(|value| value.contains('\0')) {
         findings.push(
             Finding::error("env-value", place.clone(), format!("the value of `{name}` has a NUL byte"))
-                .remedy("no program can be given one: take it out")
                 .remedy("take it out: no environment can hold it"),
         );
     }

@@ -11,6 +11,8 @@ mod run_id;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "net")]
+pub(crate) use environment::inherited;
 pub(crate) use layout::{Planned, build, program};
 pub use request::{Device, HostRequest, Program, RunRequest};
 pub use run_id::{days_since, run_id, seconds_of, stamp};

@@ -13,6 +13,8 @@ pub(crate) mod handle;
 pub(crate) mod limit;
 pub mod marked;
 pub(crate) mod message;
+#[cfg(feature = "net")]
+pub(crate) mod readiness;
 pub mod signal;
 pub mod spawn;
 pub(crate) mod tree;

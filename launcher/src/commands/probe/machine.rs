@@ -9,7 +9,7 @@ use torchlift_schema::HostFacts;
 use torchlift_schema::host::DiskPurpose;
 
 use crate::clock;
-use crate::commands::run::find_program;
+use crate::commands::lookup;
 use crate::env_vars;
 use crate::preflight::gpu::{Nvml, Sources};
 use crate::preflight::host::{self, Question, Roots};
@@ -25,7 +25,7 @@ const SHARED: &str = "/dev/shm";
 /// Reads this machine: for a process with this environment in `cwd`, with the room in the folder of the `project`.
 pub fn of_this_machine(env: &BTreeMap<OsString, OsString>, cwd: &Path, project: &Path) -> HostFacts {
     let variable = |name: &str| env.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty());
-    let nvidia_smi = find_program(OsStr::new("nvidia-smi"), variable(env_vars::PATH), cwd);
+    let nvidia_smi = lookup::find(OsStr::new("nvidia-smi"), variable(env_vars::PATH), cwd);
     let temporary = variable(env_vars::TMPDIR).map_or_else(|| PathBuf::from("/tmp"), |folder| cwd.join(folder));
     host::read(&Question {
         roots: &Roots::default(),

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use clap::{ArgGroup, Args};
 use torchlift_schema::{Finding, Place, exit_code};
 
+use super::envelopes;
 use super::flags::RunFlags;
-use super::{envelopes, lookup};
 use crate::clock;
 use crate::commands::Context;
+use crate::commands::lookup;
 use crate::error::CommandError;
 use crate::plan::{self, HostRequest, Program, RunRequest};
 use crate::preflight::code;

@@ -11,9 +11,10 @@ use torchlift_schema::{Finding, exit_code};
 
 use super::flags::{Format, RunOptions};
 use super::watchers::Watchers;
-use super::{lookup, preflight, settle};
+use super::{preflight, settle};
 use crate::allocator::port::PortError;
 use crate::clock::{self, Moment};
+use crate::commands::lookup;
 use crate::dispatcher::{self, DispatchError};
 use crate::env_vars;
 use crate::error::CommandError;

@@ -7,7 +7,6 @@ mod arguments;
 mod envelopes;
 mod execute;
 mod flags;
-mod lookup;
 mod preflight;
 mod settle;
 mod watchers;
@@ -16,7 +15,6 @@ pub(crate) use arguments::RunArgs;
 pub use envelopes::{NamedProgram, read as read_envelopes};
 pub use execute::{Look, execute, look};
 pub use flags::{Format, RUNS_DIR, RunFlags, RunOptions};
-pub(super) use lookup::find as find_program;
 
 use crate::commands::Context;
 use crate::error::CommandError;

@@ -8,7 +8,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use nix::unistd::read;
 
-use crate::allocator;
+use super::RankPipes;
 use crate::clock::Moment;
 use crate::event::{Event, Observer, Rank, Stream};
 
@@ -17,18 +17,20 @@ use crate::event::{Event, Observer, Rank, Stream};
 const BUFFER: usize = 64 * 1024;
 
 /// Every rank's pipes.
-pub(super) struct Pipes {
+#[derive(Debug)]
+pub(crate) struct Pipes {
     buffer: Vec<u8>,
     /// By token; none once it is closed.
     open: Vec<Option<Pipe>>,
     open_count: usize,
     /// Pipes of ranks that the guard has not answered for: nothing is read before a rank is known to run, so that its
     /// start is told before its output.
-    waiting: BTreeMap<Rank, allocator::Pipes>,
+    waiting: BTreeMap<Rank, RankPipes>,
     /// Ranks whose pipes are not being read yet.
     to_come: BTreeSet<Rank>,
 }
 
+#[derive(Debug)]
 struct Pipe {
     rank: Rank,
     stream: Stream,
@@ -43,7 +45,7 @@ enum Look {
 
 impl Pipes {
     /// Of the ranks from 0 to this one.
-    pub(super) fn of(ranks: usize) -> Self {
+    pub(crate) fn of(ranks: usize) -> Self {
         let to_come = (0..ranks as u32).map(Rank).collect();
         Self {
             buffer: vec![0; BUFFER],
@@ -55,13 +57,13 @@ impl Pipes {
     }
 
     /// Keeps a rank's pipes until it runs.
-    pub(super) fn add(&mut self, pipes: allocator::Pipes) {
+    pub(crate) fn add(&mut self, pipes: RankPipes) {
         self.waiting.insert(pipes.rank, pipes);
     }
 
     /// The rank runs: watches its pipes, with tokens from 0 on.
-    pub(super) fn watch(&mut self, rank: Rank, epoll: &Epoll) -> nix::Result<()> {
-        let Some(allocator::Pipes { stdout, stderr, .. }) = self.waiting.remove(&rank) else { return Ok(()) };
+    pub(crate) fn watch(&mut self, rank: Rank, epoll: &Epoll) -> nix::Result<()> {
+        let Some(RankPipes { stdout, stderr, .. }) = self.waiting.remove(&rank) else { return Ok(()) };
         self.to_come.remove(&rank);
         for (stream, fd) in [(Stream::Stdout, stdout), (Stream::Stderr, stderr)] {
             epoll.add(&fd, EpollEvent::new(EpollFlags::EPOLLIN, self.open.len() as u64))?;
@@ -72,23 +74,41 @@ impl Pipes {
     }
 
     /// If nothing came from the rank yet, nothing will: it does not run.
-    pub(super) fn forget(&mut self, rank: Rank) {
+    pub(crate) fn forget(&mut self, rank: Rank) {
         self.waiting.remove(&rank);
         self.to_come.remove(&rank);
     }
 
     /// Whether nothing more can come.
-    pub(super) fn are_closed(&self) -> bool {
+    pub(crate) fn are_closed(&self) -> bool {
         self.to_come.is_empty() && self.open_count == 0
     }
 
     /// Reads once from one pipe, which the epoll has just told of; says whether there was anything.
-    pub(super) fn read(&mut self, token: usize, now: Moment, observer: &mut dyn Observer) -> bool {
+    pub(crate) fn read(&mut self, token: usize, now: Moment, observer: &mut dyn Observer) -> bool {
         matches!(self.look(token, now, observer, BUFFER).0, Look::Data)
     }
 
+    /// Reads what one rank's pipes hold at this moment, so that the end of its output is known with its own.
+    #[cfg(feature = "net")]
+    pub(crate) fn catch_up(&mut self, rank: Rank, now: Moment, observer: &mut dyn Observer) {
+        for token in 0..self.open.len() {
+            let Some(Some(pipe)) = self.open.get(token) else { continue };
+            if pipe.rank != rank || fcntl(&pipe.fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).is_err() {
+                continue;
+            }
+            let mut left = fcntl(&pipe.fd, FcntlArg::F_GETPIPE_SZ).map_or(BUFFER, |size| size as usize);
+            while left > 0 {
+                match self.look(token, now, observer, left.min(BUFFER)) {
+                    (Look::Data, length) => left -= length,
+                    (Look::Nothing | Look::End, _) => break,
+                }
+            }
+        }
+    }
+
     /// Reads what the pipes hold at this moment and closes them. Whoever still holds the other end is not waited for.
-    pub(super) fn drain(&mut self, now: Moment, observer: &mut dyn Observer) {
+    pub(crate) fn drain(&mut self, now: Moment, observer: &mut dyn Observer) {
         for token in 0..self.open.len() {
             let Some(Some(pipe)) = self.open.get(token) else { continue };
             // Nobody has told that there is something to read: without this the read could wait for ever.

@@ -1,0 +1,456 @@
+//! The processes of one allocation: its guard, its port, its ranks' pipes, and the spool that their output goes to.
+//!
+//! Carries out what [`super::state`] says and tells it what happened. Must not decide, and must not wait: [`Engine::turn`] takes
+//! what is there.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use tokio::sync::watch;
+use torchlift_schema::state::AllocKey;
+
+use super::pipes::Pipes;
+use super::port::{PortError, Reservation};
+use super::state::{Input, Request, STOP};
+use super::{Allocator, hosts_file};
+use crate::clock::Moment;
+use crate::event::{End, Event, Observer, Rank, StartStep, Stream};
+use crate::output::files::{LogFiles, file_name};
+use crate::plan::MASTER_PORT;
+use crate::process::handle::GuardError;
+use crate::process::limit::{self, TooFewFiles};
+use crate::process::message::{Report, Request as GuardRequest, end_of};
+use crate::process::spawn::Command;
+
+/// The token of the guard; those of pipes count from 0.
+const GUARD: u64 = u64::MAX;
+/// Events taken in one turn.
+const EVENTS: usize = 64;
+/// Bytes of a rank's stderr that are kept for the reason of its end.
+const TAIL_BYTES: usize = 8 * 1024;
+/// Lines of it that are told.
+const TAIL_LINES: usize = 100;
+
+/// Why an allocation has no processes. Each is told to its client.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpenError {
+    /// The list of hosts.
+    #[error("the hosts file `{}` cannot be written", file.display())]
+    HostsFile {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A program that this allocator does not start.
+    #[error("`{}` is not below any `--root` of this allocator", program.display())]
+    Root {
+        /// The program.
+        program: PathBuf,
+    },
+    /// A program or a folder that is not there.
+    #[error("`{}` cannot be used", path.display())]
+    Missing {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Open files.
+    #[error("{needed} open files are needed, the hard limit is {hard} (`ulimit -Hn`)")]
+    TooFewFiles {
+        /// What is needed.
+        needed: u64,
+        /// What may be had.
+        hard: u64,
+    },
+    /// Rank 0's port.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// The guard.
+    #[error("its guard cannot be started")]
+    Guard(#[from] GuardError),
+    /// Where output goes.
+    #[error("the folder `{}` for its output cannot be made", folder.display())]
+    Spool {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The system.
+    #[error("cannot {step}")]
+    System {
+        /// What was tried.
+        step: &'static str,
+        /// Why not.
+        #[source]
+        source: Errno,
+    },
+}
+
+/// What every allocation of this allocator has alike.
+#[derive(Clone, Debug)]
+pub(crate) struct Host {
+    /// The allocator's own program with its arguments, for allocations that name none.
+    pub(crate) program: Option<Vec<OsString>>,
+    /// Folders that programs have to be below, resolved; empty is any.
+    pub(crate) roots: Vec<PathBuf>,
+    /// Where the allocator itself was started.
+    pub(crate) cwd: PathBuf,
+    /// What ranks inherit: the allocator's own environment, less what is not theirs.
+    pub(crate) env: BTreeMap<OsString, OsString>,
+    /// The file that gets the list of hosts.
+    pub(crate) hosts_file: Option<PathBuf>,
+    /// Below which output is kept.
+    pub(crate) spool: PathBuf,
+}
+
+/// The processes of one allocation.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    key: AllocKey,
+    allocator: Allocator,
+    epoll: Epoll,
+    pipes: Pipes,
+    output: Output,
+    start: Start,
+    reservation: Option<Reservation>,
+    is_ready: bool,
+    is_lost: bool,
+    is_output_closed: bool,
+}
+
+/// What its ranks are started with.
+#[derive(Debug)]
+struct Start {
+    program: PathBuf,
+    args: Vec<OsString>,
+    cwd: PathBuf,
+    env: BTreeMap<OsString, OsString>,
+    /// By local rank.
+    rank_env: Vec<BTreeMap<OsString, OsString>>,
+    open_files: u64,
+}
+
+impl Engine {
+    /// Gets what an allocation needs and starts its guard; [`Input::Opened`] comes when that is up.
+    ///
+    /// # Errors
+    /// When one of it cannot be had; nothing is left of it then.
+    pub(crate) fn open(
+        key: AllocKey,
+        world: &str,
+        request: &Request,
+        host: &Host,
+        grown: watch::Sender<u64>,
+    ) -> Result<Self, OpenError> {
+        let ranks = request.view.num_ranks();
+        let mut start = Start::of(world, request, host)?;
+        if let Some(file) = &host.hosts_file {
+            hosts_file::write(file, &request.hosts)
+                .map_err(|source| OpenError::HostsFile { file: file.clone(), source })?;
+        }
+        start.open_files = limit::make_room(1, ranks as u32)
+            .map_err(system("read or raise the limit of open files"))?
+            .map_err(|TooFewFiles { needed, hard }| OpenError::TooFewFiles { needed, hard })?;
+        let is_port_wanted = request.launch.as_ref().is_some_and(|launch| launch.is_port_wanted);
+        let reservation = is_port_wanted.then(Reservation::new).transpose()?;
+        if let Some(reservation) = &reservation {
+            start.env.insert(MASTER_PORT.into(), reservation.port().to_string().into());
+        }
+        let folder = host.spool.join(key.as_str());
+        fs_err::create_dir_all(&folder).map_err(|source| OpenError::Spool { folder: folder.clone(), source })?;
+        let output = Output::below(&folder, ranks, grown);
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(system("make an epoll"))?;
+        let allocator = Allocator::bring_up(world)?;
+        if let Some(socket) = allocator.socket() {
+            epoll.add(socket, EpollEvent::new(EpollFlags::EPOLLIN, GUARD)).map_err(system("watch a guard"))?;
+        }
+        let pipes = Pipes::of(ranks);
+        let (is_ready, is_lost, is_output_closed) = (false, false, false);
+        Ok(Self { key, allocator, epoll, pipes, output, start, reservation, is_ready, is_lost, is_output_closed })
+    }
+
+    /// The guard's process id.
+    pub(crate) fn guard_pid(&self) -> i32 {
+        self.allocator.guard_pid()
+    }
+
+    /// Starts every rank.
+    pub(crate) fn start(&mut self) -> Vec<Input> {
+        for rank in 0..self.start.rank_env.len() {
+            self.allocator.start(Rank(rank as u32));
+        }
+        self.pump()
+    }
+
+    /// Withdraws the ranks that were not handed over, and sends the signal to the others' process groups.
+    pub(crate) fn stop(&mut self, signal: i32) -> Vec<Input> {
+        let mut inputs = self.withdraw();
+        self.allocator.request(GuardRequest::SignalRanks { signal });
+        inputs.extend(self.pump());
+        inputs
+    }
+
+    /// Sends SIGTERM to everything that is left.
+    pub(crate) fn stop_leftovers(&mut self) -> Vec<Input> {
+        self.allocator.request(GuardRequest::SignalAll { signal: STOP });
+        self.pump()
+    }
+
+    /// SIGKILL for everything, and nothing more is started.
+    pub(crate) fn kill(&mut self) -> Vec<Input> {
+        let mut inputs = self.withdraw();
+        self.allocator.request(GuardRequest::Kill);
+        inputs.extend(self.pump());
+        inputs
+    }
+
+    /// What the pipes still hold is all that comes; the guard kills what is left.
+    pub(crate) fn close(mut self, now: Moment) {
+        self.allocator.close();
+        self.pipes.drain(now, &mut self.output);
+    }
+
+    fn withdraw(&mut self) -> Vec<Input> {
+        let withdrawn = self.allocator.withdraw();
+        withdrawn
+            .into_iter()
+            .map(|rank| {
+                self.pipes.forget(rank);
+                Input::Withdrawn { key: self.key.clone(), rank: rank.0 as usize }
+            })
+            .collect()
+    }
+
+    /// Whether the guard has yet to be told something, so that a turn is worth while though nothing was heard.
+    pub(crate) fn is_behind(&self) -> bool {
+        !self.is_lost && self.allocator.is_behind()
+    }
+
+    /// Takes what is there now.
+    pub(crate) fn turn(&mut self, now: Moment) -> Vec<Input> {
+        let mut inputs = Vec::new();
+        let mut events = [EpollEvent::empty(); EVENTS];
+        let count = self.epoll.wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
+        let tokens: Vec<u64> = events[..count].iter().map(EpollEvent::data).collect();
+        // What a guard tells comes before what its ranks wrote, and a rank's end after all of it.
+        if tokens.contains(&GUARD) {
+            self.take_reports(now, &mut inputs);
+        }
+        let mut has_output = false;
+        for token in tokens.into_iter().filter(|token| *token != GUARD) {
+            has_output |= self.pipes.read(token as usize, now, &mut self.output);
+        }
+        if has_output {
+            inputs.push(Input::Output { key: self.key.clone() });
+        }
+        inputs.extend(self.pump());
+        inputs
+    }
+
+    fn take_reports(&mut self, now: Moment, inputs: &mut Vec<Input>) {
+        while !self.is_lost {
+            let key = self.key.clone();
+            match self.allocator.receive() {
+                Ok(None) => return,
+                Ok(Some(Report::Ready)) => {
+                    self.is_ready = true;
+                    let master_port = self.reservation.as_ref().map(Reservation::port);
+                    inputs.push(Input::Opened { key, master_port });
+                }
+                Ok(Some(Report::Started { rank, pid })) => {
+                    inputs.push(Input::Started { key, rank: rank as usize, pid });
+                    if self.pipes.watch(Rank(rank), &self.epoll).is_err() {
+                        self.lose(inputs);
+                    }
+                }
+                Ok(Some(Report::NotStarted { rank, step, errno })) => {
+                    inputs.push(self.not_started(Rank(rank), step, Errno::from_raw(errno)));
+                }
+                Ok(Some(Report::Ended { rank, status })) => {
+                    self.pipes.catch_up(Rank(rank), now, &mut self.output);
+                    let (end, rank) = (end_of(status), rank as usize);
+                    let stderr = if end == End::Exited(0) { String::new() } else { self.output.tail(rank) };
+                    inputs.push(Input::Ended { key, rank, end, stderr });
+                }
+                Ok(Some(Report::Empty)) => inputs.push(Input::Empty { key }),
+                Err(_) => self.lose(inputs),
+            }
+        }
+    }
+
+    fn not_started(&mut self, rank: Rank, step: StartStep, errno: Errno) -> Input {
+        self.pipes.forget(rank);
+        let (program, cwd) = (self.start.program.display(), self.start.cwd.display());
+        let what = match step {
+            StartStep::Fork => "another process cannot be started".to_owned(),
+            StartStep::Folder => format!("the folder `{cwd}` cannot be entered"),
+            StartStep::Program => format!("`{program}` cannot be executed"),
+        };
+        let why = format!("local rank {}: {what}: {}", rank.0, errno.desc());
+        Input::NotStarted { key: self.key.clone(), rank: rank.0 as usize, why }
+    }
+
+    /// Hands over what the guard takes now.
+    fn pump(&mut self) -> Vec<Input> {
+        let mut inputs = Vec::new();
+        if self.is_ready && !self.is_lost {
+            let start = &self.start;
+            match self.allocator.pump(&|rank| start.command(rank)) {
+                Ok(pumped) => {
+                    for pipes in pumped.pipes {
+                        self.pipes.add(pipes);
+                    }
+                    for (rank, step, errno) in pumped.failed {
+                        inputs.push(self.not_started(rank, step, errno));
+                    }
+                }
+                Err(_) => self.lose(&mut inputs),
+            }
+        }
+        if self.pipes.are_closed() && !std::mem::replace(&mut self.is_output_closed, true) {
+            inputs.push(Input::OutputClosed { key: self.key.clone() });
+        }
+        inputs
+    }
+
+    fn lose(&mut self, inputs: &mut Vec<Input>) {
+        if !std::mem::replace(&mut self.is_lost, true) {
+            self.allocator.put_down();
+            inputs.push(Input::GuardLost { key: self.key.clone() });
+        }
+    }
+}
+
+impl AsFd for Engine {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.0.as_fd()
+    }
+}
+
+fn system(step: &'static str) -> impl FnOnce(Errno) -> OpenError {
+    move |source| OpenError::System { step, source }
+}
+
+impl Start {
+    fn of(world: &str, request: &Request, host: &Host) -> Result<Self, OpenError> {
+        let own = host.program.as_deref().and_then(<[OsString]>::split_first);
+        let (program, args, cwd, inherited, env, rank_env) = match (&request.launch, own) {
+            (Some(launch), _) => {
+                let args = launch.args.iter().map(|arg| arg.as_os_str().to_owned()).collect();
+                let vars = |env: &BTreeMap<torchlift_schema::launch::OsText, torchlift_schema::launch::OsText>| {
+                    let vars = env.iter();
+                    vars.map(|(name, value)| (name.as_os_str().to_owned(), value.as_os_str().to_owned())).collect()
+                };
+                let rank_env = launch.rank_env.iter().map(vars).collect();
+                let (program, cwd) = (launch.program.as_os_str().into(), launch.cwd.as_os_str().into());
+                (program, args, cwd, !launch.is_env_whole, vars(&launch.env), rank_env)
+            }
+            (None, Some((program, args))) => {
+                (program.into(), args.to_vec(), host.cwd.clone(), true, BTreeMap::new(), Vec::new())
+            }
+            // `state` lets no such request through.
+            (None, None) => (PathBuf::new(), Vec::new(), host.cwd.clone(), true, BTreeMap::new(), Vec::new()),
+        };
+        let missing = |path: &Path| {
+            let path = path.to_owned();
+            move |source| OpenError::Missing { path, source }
+        };
+        fs_err::metadata(&cwd).map_err(missing(&cwd))?;
+        let resolved = fs_err::canonicalize(&program).map_err(missing(&program))?;
+        if !host.roots.is_empty() && !host.roots.iter().any(|root| resolved.starts_with(root)) {
+            return Err(OpenError::Root { program });
+        }
+        let mut whole = if inherited { host.env.clone() } else { BTreeMap::new() };
+        whole.extend(env);
+        whole.insert(crate::env_vars::TORCHLIFT_RUN_ID.into(), world.into());
+        if let Some(trace_id) = &request.trace_id {
+            whole.insert(crate::env_vars::MONARCH_CLIENT_TRACE_ID.into(), trace_id.into());
+        }
+        let ranks = request.view.num_ranks();
+        let rank_env =
+            (0..ranks).map(|rank| variables(request, rank).chain(own_of(&rank_env, rank)).collect()).collect();
+        Ok(Self { program, args, cwd, env: whole, rank_env, open_files: 0 })
+    }
+
+    fn command(&self, rank: Rank) -> Command<'_> {
+        let own = &self.rank_env[rank.0 as usize];
+        let common = self.env.iter().filter(|(name, _)| !own.contains_key(*name));
+        let env = common.chain(own).map(|(name, value)| (name.as_os_str(), Cow::from(value.as_os_str())));
+        Command {
+            program: &self.program,
+            args: &self.args,
+            env: env.collect::<Vec<(&OsStr, Cow<'_, OsStr>)>>(),
+            cwd: &self.cwd,
+            open_files: self.open_files,
+        }
+    }
+}
+
+/// What a rank can be told from its view alone.
+fn variables(request: &Request, local: usize) -> impl Iterator<Item = (OsString, OsString)> + use<> {
+    let global = request.view.get(local).unwrap_or(local);
+    let number = |number: usize| OsString::from(number.to_string());
+    let ranks = request.view.num_ranks();
+    [("RANK", number(global)), ("LOCAL_RANK", number(local)), ("LOCAL_WORLD_SIZE", number(ranks))]
+        .into_iter()
+        .map(|(name, value)| (name.into(), value))
+}
+
+fn own_of(rank_env: &[BTreeMap<OsString, OsString>], rank: usize) -> impl Iterator<Item = (OsString, OsString)> + '_ {
+    rank_env.get(rank).into_iter().flatten().map(|(name, value)| (name.clone(), value.clone()))
+}
+
+/// Where a rank's stream lies.
+pub(crate) fn spool_file(spool: &Path, key: &AllocKey, rank: usize, stream: Stream) -> PathBuf {
+    spool.join(key.as_str()).join(rank.to_string()).join(file_name(stream))
+}
+
+/// What becomes of the ranks' output.
+#[derive(Debug)]
+struct Output {
+    files: LogFiles,
+    /// By local rank: the end of its stderr.
+    tails: Vec<VecDeque<u8>>,
+    /// Counts what came.
+    grown: watch::Sender<u64>,
+}
+
+impl Output {
+    fn below(folder: &Path, ranks: usize, grown: watch::Sender<u64>) -> Self {
+        let files = LogFiles::below((0..ranks).map(|rank| folder.join(rank.to_string())).collect());
+        Self { files, tails: vec![VecDeque::new(); ranks], grown }
+    }
+
+    fn tail(&mut self, rank: usize) -> String {
+        let Some(tail) = self.tails.get_mut(rank) else { return String::new() };
+        let text = String::from_utf8_lossy(tail.make_contiguous()).into_owned();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+    }
+}
+
+impl Observer for Output {
+    fn observe(&mut self, now: Moment, event: &Event<'_>) {
+        if let Event::Output { rank, stream: Stream::Stderr, bytes } = event
+            && let Some(tail) = self.tails.get_mut(rank.0 as usize)
+        {
+            tail.extend(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]);
+            let surplus = tail.len().saturating_sub(TAIL_BYTES);
+            tail.drain(..surplus);
+        }
+        self.files.observe(now, event);
+        self.grown.send_modify(|count| *count += 1);
+    }
+}

@@ -1,0 +1,449 @@
+//! An allocator's HTTP: `docs/protocol.md` has every route with an example.
+//!
+//! Owns what a request may be and what status answers it. Must not decide about allocations.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::io::SeekFrom;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{DefaultBodyLimit, Extension, Path, Query, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use futures_util::stream;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
+use torchlift_schema::control::{self, ControlReply, Holder, MessageError, RecordLine};
+use torchlift_schema::state::AllocKey;
+
+use super::deliver::HEARTBEAT;
+use super::sessions::Sessions;
+use super::{Found, Handle};
+use crate::allocator::engine::spool_file;
+use crate::allocator::state::{Asker, Input};
+use crate::channel::sequence::Verdict;
+use crate::channel::token;
+use crate::event::Stream;
+
+/// The session that a message belongs to: a connection of its own where it is missing.
+pub(super) const SESSION: HeaderName = HeaderName::from_static("torchlift-session");
+/// The number of a message in its session, from 1.
+pub(super) const SEQUENCE: HeaderName = HeaderName::from_static("torchlift-seq");
+/// Bytes that a session's name may have.
+const MOST_SESSION: usize = 128;
+/// Bytes of output that are sent at a time.
+const CHUNK: usize = 64 * 1024;
+
+/// One connection, for as long as it is open.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    number: u64,
+    /// Who is at the other end; none before a token was shown.
+    owner: Option<String>,
+    sessions: Mutex<BTreeSet<String>>,
+}
+
+impl Connection {
+    /// A connection of this owner; none for one that has to show a token with each request.
+    pub(crate) fn new(number: u64, owner: Option<String>) -> Arc<Self> {
+        Arc::new(Self { number, owner, sessions: Mutex::default() })
+    }
+
+    /// It is closed: its sessions may have lost their last connection.
+    pub(crate) async fn closed(&self, sessions: &Sessions, handle: &Handle) {
+        let joined = std::mem::take(&mut *self.sessions.lock().unwrap_or_else(PoisonError::into_inner));
+        for session in joined {
+            if sessions.leave(&session) {
+                handle.tell(Input::Disconnected { session }).await;
+            }
+        }
+    }
+}
+
+/// What every route knows.
+#[derive(Clone, Debug)]
+struct Shared {
+    handle: Handle,
+    sessions: Sessions,
+    token: Option<Arc<str>>,
+    spool: Arc<PathBuf>,
+}
+
+/// The routes. `token` is what has to be shown over a connection that proves nothing; without one, such a connection gets nothing.
+pub(crate) fn router(handle: Handle, sessions: Sessions, token: Option<String>, spool: PathBuf) -> Router {
+    Router::new()
+        .route("/healthz", get(async || "ok\n"))
+        .route("/v1/control", post(control))
+        .route("/v1/status", get(status))
+        .route("/v1/allocations/{key}/events", get(events))
+        .route("/v1/allocations/{key}/output/{rank}/{stream}", get(output))
+        .fallback(async || {
+            refuse(StatusCode::NOT_FOUND, "no-such-route", "there is no such route".to_owned(), Some(ROUTES))
+        })
+        .layer(DefaultBodyLimit::max(control::MAX_BYTES))
+        .with_state(Shared { handle, sessions, token: token.map(Arc::from), spool: Arc::new(spool) })
+}
+
+const ROUTES: &str = "`docs/protocol.md` has every route";
+
+/// An answer in JSON.
+fn json(status: StatusCode, body: &impl Serialize) -> Response {
+    let text = serde_json::to_vec(body).unwrap_or_default();
+    let kind = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    (status, [kind], [text, b"\n".to_vec()].concat()).into_response()
+}
+
+fn refuse(status: StatusCode, code: &str, message: String, hint: Option<&str>) -> Response {
+    let hint = hint.map(str::to_owned);
+    json(status, &ControlReply::Refused { code: code.to_owned(), message, hint })
+}
+
+impl Shared {
+    /// Who asks.
+    fn owner(&self, connection: &Connection, headers: &HeaderMap) -> Result<String, Box<Response>> {
+        if let Some(owner) = &connection.owner {
+            return Ok(owner.clone());
+        }
+        let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+        match (&self.token, shown) {
+            (Some(token), Some(shown)) if token::is_same(token, shown) => Ok("token".to_owned()),
+            _ => Err(Box::new(refuse(
+                StatusCode::UNAUTHORIZED,
+                "no-token",
+                "this connection proves nothing, and the request shows no valid token".to_owned(),
+                Some("send the header `authorization: Bearer TOKEN` with what is in the allocator's `--token-file`"),
+            ))),
+        }
+    }
+
+    /// In which session, which this connection takes part in from now on.
+    async fn asker(&self, connection: &Connection, headers: &HeaderMap) -> Result<Asker, Box<Response>> {
+        let owner = self.owner(connection, headers)?;
+        let name = match headers.get(SESSION) {
+            None => format!("connection {}", connection.number),
+            Some(value) => match value.to_str() {
+                Ok(name) if (1..=MOST_SESSION).contains(&name.len()) => name.to_owned(),
+                _ => {
+                    let message = format!("`{SESSION}` has to have 1 to {MOST_SESSION} printable ASCII characters");
+                    return Err(Box::new(refuse(StatusCode::BAD_REQUEST, "bad-session", message, Some(ROUTES))));
+                }
+            },
+        };
+        // Nobody gets into another's session by its name.
+        let session = format!("{owner}: {name}");
+        let is_new = connection.sessions.lock().unwrap_or_else(PoisonError::into_inner).insert(session.clone());
+        if is_new && self.sessions.join(&session) {
+            self.handle.tell(Input::Connected { session: session.clone() }).await;
+        }
+        Ok(Asker { session, owner })
+    }
+}
+
+async fn control(
+    State(shared): State<Shared>,
+    Extension(connection): Extension<Arc<Connection>>,
+    headers: HeaderMap,
+    body: Result<Bytes, axum::extract::rejection::BytesRejection>,
+) -> Response {
+    answer(&shared, &connection, &headers, body).await.unwrap_or_else(|refusal| *refusal)
+}
+
+async fn answer(
+    shared: &Shared,
+    connection: &Connection,
+    headers: &HeaderMap,
+    body: Result<Bytes, axum::extract::rejection::BytesRejection>,
+) -> Result<Response, Box<Response>> {
+    let by = shared.asker(connection, headers).await?;
+    let body = body.map_err(|error| {
+        let code =
+            if error.status() == StatusCode::PAYLOAD_TOO_LARGE { "message-too-large" } else { "message-cut-short" };
+        Box::new(refuse(
+            error.status(),
+            code,
+            format!("the message cannot be read: {}", error.body_text()),
+            Some(ROUTES),
+        ))
+    })?;
+    let number = match headers.get(SEQUENCE) {
+        None => None,
+        Some(value) => match value.to_str().ok().and_then(|text| text.parse::<u64>().ok()) {
+            Some(number) => Some(number),
+            None => {
+                let message = format!("`{SEQUENCE}` has to be a whole number from 1");
+                return Err(Box::new(refuse(StatusCode::BAD_REQUEST, "bad-sequence", message, Some(ROUTES))));
+            }
+        },
+    };
+    let order = shared.sessions.order(&by.session);
+    let mut order = order.lock().await;
+    if let Some(number) = number {
+        match (order.receiver.look(number), &order.last) {
+            (Verdict::Gap { expected }, _) => return Ok(json(StatusCode::CONFLICT, &ControlReply::Gap { expected })),
+            (Verdict::Repeat, Some(last)) => return Ok(json(status_of(last), last)),
+            _ => {}
+        }
+    }
+    let reply = match control::allocator_message(&body) {
+        Ok(message) => shared.handle.ask(by, message).await,
+        Err(error) => refusal_of(&error),
+    };
+    if number.is_some() {
+        order.receiver.act();
+        order.last = Some(reply.clone());
+    }
+    Ok(json(status_of(&reply), &reply))
+}
+
+/// A message that cannot be read is answered like one that cannot be met: it has its number, and will not get better.
+fn refusal_of(error: &MessageError) -> ControlReply {
+    let message = match error {
+        MessageError::Values { findings } => {
+            let all = findings.iter().map(|finding| format!("{}: {}", finding.place, finding.message));
+            all.collect::<Vec<_>>().join("; ")
+        }
+        other => other.to_string(),
+    };
+    ControlReply::Refused { code: error.code().to_owned(), message, hint: Some(error.hint().to_owned()) }
+}
+
+/// The status of an answer.
+fn status_of(reply: &ControlReply) -> StatusCode {
+    match reply {
+        ControlReply::Busy { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        ControlReply::Refused { code, .. } if code == "allocator-draining" => StatusCode::SERVICE_UNAVAILABLE,
+        ControlReply::Refused { code, .. } if code.starts_with("message-") => StatusCode::BAD_REQUEST,
+        ControlReply::Refused { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        ControlReply::Gap { .. } => StatusCode::CONFLICT,
+        _ => StatusCode::OK,
+    }
+}
+
+/// What lives here.
+#[derive(Serialize)]
+struct Shown {
+    incarnation: String,
+    version: &'static str,
+    allocations: Vec<Holder>,
+}
+
+async fn status(
+    State(shared): State<Shared>,
+    Extension(connection): Extension<Arc<Connection>>,
+    headers: HeaderMap,
+) -> Response {
+    if let Err(refusal) = shared.owner(&connection, &headers) {
+        return *refusal;
+    }
+    match shared.handle.status().await {
+        Some(status) => {
+            let allocations = status.holders.into_iter().map(Holder::from).collect();
+            let (incarnation, version) = (status.incarnation, env!("CARGO_PKG_VERSION"));
+            json(StatusCode::OK, &Shown { incarnation, version, allocations })
+        }
+        None => {
+            refuse(StatusCode::SERVICE_UNAVAILABLE, "allocator-draining", "this allocator has ended".to_owned(), None)
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct After {
+    #[serde(default)]
+    after: u64,
+}
+
+/// The allocation with this key, if it is the asker's.
+async fn found(shared: &Shared, by: &Asker, key: &str) -> Result<(AllocKey, Found), Box<Response>> {
+    let missing = || {
+        let message = format!("`{}` is no allocation of yours here", key.escape_debug());
+        Box::new(refuse(
+            StatusCode::NOT_FOUND,
+            "no-such-allocation",
+            message,
+            Some("`GET /v1/status` lists what is held"),
+        ))
+    };
+    let key = AllocKey::new(key).map_err(|_| missing())?;
+    let found = shared.handle.find(key.clone(), by.owner.clone()).await.ok_or_else(missing)?;
+    Ok((key, found))
+}
+
+async fn events(
+    State(shared): State<Shared>,
+    Extension(connection): Extension<Arc<Connection>>,
+    headers: HeaderMap,
+    Path(key): Path<String>,
+    Query(After { after }): Query<After>,
+) -> Response {
+    let by = match shared.asker(&connection, &headers).await {
+        Ok(by) => by,
+        Err(refusal) => return *refusal,
+    };
+    let (key, found) = match found(&shared, &by, &key).await {
+        Ok(found) => found,
+        Err(refusal) => return *refusal,
+    };
+    let reader = Reader {
+        found,
+        next: usize::try_from(after).unwrap_or(usize::MAX),
+        key,
+        handle: shared.handle,
+        is_over: false,
+    };
+    let lines = stream::unfold(reader, |mut reader| async {
+        let text = reader.text().await?;
+        Some((Ok::<_, Infallible>(text), reader))
+    });
+    let kind = (header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+    ([kind], Body::from_stream(lines)).into_response()
+}
+
+/// One who reads a record.
+struct Reader {
+    found: Found,
+    next: usize,
+    key: AllocKey,
+    handle: Handle,
+    is_over: bool,
+}
+
+impl Reader {
+    /// The lines that are there, or one that says that the allocator lives; none when nothing more comes.
+    async fn text(&mut self) -> Option<Bytes> {
+        if self.is_over {
+            // What went before this has left for the client: it is asked for more only then.
+            self.handle.tell(Input::Delivered { key: self.key.clone() }).await;
+            return None;
+        }
+        let mut grown = self.found.record.watch();
+        loop {
+            let (length, is_done) = *grown.borrow_and_update();
+            let mut text = Vec::new();
+            while let Some(line) = self.found.record.line(self.next) {
+                append(&mut text, &line);
+                self.next += 1;
+            }
+            if !text.is_empty() {
+                self.is_over = is_done && self.next >= length;
+                return Some(text.into());
+            }
+            if is_done {
+                self.is_over = true;
+                return Some(Bytes::new());
+            }
+            match tokio::time::timeout(HEARTBEAT, grown.changed()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return None,
+                Err(_) => {
+                    append(&mut text, &RecordLine::heartbeat());
+                    return Some(text.into());
+                }
+            }
+        }
+    }
+}
+
+fn append(text: &mut Vec<u8>, line: &RecordLine) {
+    if let Ok(line) = serde_json::to_vec(line) {
+        text.extend(line);
+        text.push(b'\n');
+    }
+}
+
+#[derive(Deserialize)]
+struct From {
+    #[serde(default)]
+    from: u64,
+    #[serde(default)]
+    follow: bool,
+}
+
+async fn output(
+    State(shared): State<Shared>,
+    Extension(connection): Extension<Arc<Connection>>,
+    headers: HeaderMap,
+    Path((key, rank, stream)): Path<(String, usize, String)>,
+    Query(From { from, follow }): Query<From>,
+) -> Response {
+    let by = match shared.asker(&connection, &headers).await {
+        Ok(by) => by,
+        Err(refusal) => return *refusal,
+    };
+    let (key, found) = match found(&shared, &by, &key).await {
+        Ok(found) => found,
+        Err(refusal) => return *refusal,
+    };
+    let stream = match stream.as_str() {
+        "stdout" => Stream::Stdout,
+        "stderr" => Stream::Stderr,
+        _ => {
+            return refuse(
+                StatusCode::NOT_FOUND,
+                "no-such-stream",
+                "a stream is `stdout` or `stderr`".to_owned(),
+                None,
+            );
+        }
+    };
+    if rank >= found.ranks {
+        let message = format!("there is no local rank {rank} among {}", found.ranks);
+        return refuse(StatusCode::NOT_FOUND, "no-such-rank", message, None);
+    }
+    let file = spool_file(&shared.spool, &key, rank, stream);
+    let bytes = stream::unfold(Spooled { file, at: from, found, follow }, |mut spooled| async {
+        let bytes = spooled.bytes().await?;
+        Some((Ok::<_, Infallible>(bytes), spooled))
+    });
+    let kind = (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    ([kind], Body::from_stream(bytes)).into_response()
+}
+
+/// One who reads a rank's output.
+struct Spooled {
+    file: PathBuf,
+    at: u64,
+    found: Found,
+    follow: bool,
+}
+
+impl Spooled {
+    async fn bytes(&mut self) -> Option<Bytes> {
+        let mut grown = self.found.record.watch();
+        loop {
+            self.found.output.borrow_and_update();
+            let is_done = grown.borrow_and_update().1;
+            let bytes = self.read().await;
+            if !bytes.is_empty() {
+                self.at += bytes.len() as u64;
+                return Some(bytes.into());
+            }
+            if is_done || !self.follow {
+                return None;
+            }
+            tokio::select! {
+                changed = self.found.output.changed() => changed.ok()?,
+                changed = grown.changed() => changed.ok()?,
+                () = tokio::time::sleep(Duration::from_secs(1)) => {}
+            }
+        }
+    }
+
+    /// What the file has from here on; nothing where there is no file yet.
+    async fn read(&self) -> Vec<u8> {
+        let read = async {
+            let mut file = tokio::fs::File::open(&self.file).await.ok()?;
+            file.seek(SeekFrom::Start(self.at)).await.ok()?;
+            let mut bytes = vec![0; CHUNK];
+            let length = file.read(&mut bytes).await.ok()?;
+            bytes.truncate(length);
+            Some(bytes)
+        };
+        read.await.unwrap_or_default()
+    }
+}

@@ -1,0 +1,281 @@
+//! `serve`: an allocator for clients that come over a channel.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use clap::Args;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use tokio::sync::Semaphore;
+use torchlift_schema::{ChannelAddr, exit_code};
+
+use super::{Context, lookup};
+use crate::allocator::engine::Host;
+use crate::allocator::server::{Connection, Handle, Server, Sessions, router};
+use crate::allocator::state::Rules;
+use crate::channel::listen::{ListenError, Listener, Proof};
+use crate::channel::{BoxStream, token};
+use crate::clock;
+use crate::env_vars;
+use crate::error::CommandError;
+use crate::plan;
+use crate::report::console;
+
+/// Connections that are open at once; more wait until one closes.
+const CONNECTIONS: usize = 256;
+/// Requests that one connection has open at once.
+const STREAMS: u32 = 256;
+/// Time in which the head of a request has to be there.
+const HEAD: Duration = Duration::from_secs(10);
+/// Pause after the system had no room for another connection.
+const NO_ROOM: Duration = Duration::from_millis(100);
+/// Time in which open requests may end once the allocator has.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// What stands on stdout before the connection: whatever a login shell prints comes before it.
+const MARKER: &str = "torchlift-serve 1\n";
+
+/// Starts ranks for clients that come over a channel, and reports on them
+///
+/// A client asks with the messages of `docs/protocol.md`. An allocation that does not fit beside what is held is refused and
+/// disturbs nobody. SIGTERM stops what is held and ends when all of it is told; a second one kills.
+#[derive(Clone, Debug, Args)]
+#[command(group = clap::ArgGroup::new("where").required(true).multiple(true))]
+pub(crate) struct ServeArgs {
+    /// Serve this address: `unix:PATH`, `unix:@NAME` or `tcp:127.0.0.1:PORT`; may be given several times
+    #[arg(long, value_name = "ADDR", group = "where")]
+    pub listen: Vec<ChannelAddr>,
+    /// Serve one connection, on stdin and stdout, and end with it
+    #[arg(long, group = "where")]
+    pub stdio: bool,
+    /// The program of allocations that name none
+    #[arg(long, value_name = "PROGRAM")]
+    pub program: Option<OsString>,
+    /// How many ranks are started at once [default: one allocation of any size]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub slots: Option<u32>,
+    /// End after this time without an allocation
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub idle_timeout: Option<Duration>,
+    /// How long a client may be silent before its ranks are stopped
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration, default_value = "15s")]
+    pub client_timeout: Duration,
+    /// Start only programs below this folder; may be given several times
+    #[arg(long, value_name = "DIR")]
+    pub root: Vec<PathBuf>,
+    /// The file with the secret that a client has to show over TCP; made where it is missing
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Where the ranks' output is kept [default: `$XDG_STATE_HOME/torchlift/allocations`]
+    #[arg(long, value_name = "DIR")]
+    pub spool: Option<PathBuf>,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// When what it needs cannot be had; then nothing was served.
+pub(crate) fn run(args: &ServeArgs, context: &Context) -> Result<u8, CommandError> {
+    let token = token(args)?;
+    let host = host(args, context)?;
+    let rules = Rules {
+        incarnation: plan::run_id(clock::wall(), std::process::id()),
+        slots: args.slots.map(|slots| slots as usize),
+        has_program: host.program.is_some(),
+        patience: args.client_timeout,
+        idle_timeout: args.idle_timeout,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| system("the runtime cannot be started", error))?;
+    let served = runtime.block_on(serve(args, rules, host, token));
+    // A read of stdin that nobody answers any more must not be waited for.
+    runtime.shutdown_background();
+    served.map(|()| exit_code::OK)
+}
+
+fn system(what: &str, error: io::Error) -> CommandError {
+    CommandError::new(exit_code::REFUSED, what).because(error)
+}
+
+fn usage(message: String) -> CommandError {
+    CommandError::new(exit_code::USAGE, message)
+}
+
+/// The secret for addresses over which a connection proves nothing.
+fn token(args: &ServeArgs) -> Result<Option<String>, CommandError> {
+    let is_needed = args.listen.iter().any(|addr| matches!(addr, ChannelAddr::Tcp(_)));
+    match (&args.token_file, is_needed) {
+        (Some(file), _) => token::read_or_make(file).map(Some).map_err(|error| {
+            usage(format!("`{}` gives no token", file.display()))
+                .because(error)
+                .hint("give a file of your own with mode 0600, or the path of one that is to be made")
+        }),
+        (None, true) => Err(usage("`tcp:` needs `--token-file`: a connection over it proves nothing".to_owned())
+            .hint("give `--token-file FILE`; it is made where it is missing, and clients show what is in it")),
+        (None, false) => Ok(None),
+    }
+}
+
+fn host(args: &ServeArgs, context: &Context) -> Result<Host, CommandError> {
+    let var = |name: &str| context.env.get(OsStr::new(name)).map(PathBuf::from).filter(|path| path.is_absolute());
+    let program = match &args.program {
+        None => None,
+        Some(program) => {
+            let path = context.env.get(OsStr::new(env_vars::PATH)).map(OsString::as_os_str);
+            let found = lookup::find(program, path, &context.cwd).ok_or_else(|| {
+                usage(format!("the program `{}` is not found", program.to_string_lossy()))
+                    .hint("give its path, or see that it is in `PATH` and may be executed")
+            })?;
+            Some(vec![found.into_os_string()])
+        }
+    };
+    let roots = args.root.iter().map(|root| {
+        fs_err::canonicalize(context.cwd.join(root)).map_err(|error| {
+            usage(format!("`--root {}` is no folder", root.display()))
+                .because(error)
+                .hint("give a folder that is there")
+        })
+    });
+    let roots = roots.collect::<Result<Vec<_>, _>>()?;
+    let spool = match &args.spool {
+        Some(spool) => context.cwd.join(spool),
+        None => var(env_vars::XDG_STATE_HOME)
+            .or_else(|| Some(var(env_vars::HOME)?.join(".local/state")))
+            .ok_or_else(|| {
+                usage("there is no place for the ranks' output".to_owned()).hint("give `--spool DIR`, or set HOME")
+            })?
+            .join("torchlift/allocations"),
+    };
+    // One of its own, so that two allocators never share a folder.
+    let spool = spool.join(plan::run_id(clock::wall(), std::process::id()));
+    Ok(Host {
+        program,
+        roots,
+        cwd: context.cwd.clone(),
+        env: plan::inherited(&context.env),
+        hosts_file: context.env.get(OsStr::new(env_vars::TORCH_ELASTIC_CUSTOM_HOSTNAMES_LIST_FILE)).map(PathBuf::from),
+        spool,
+    })
+}
+
+async fn serve(args: &ServeArgs, rules: Rules, host: Host, token: Option<String>) -> Result<(), CommandError> {
+    let mut listeners = Vec::new();
+    for addr in &args.listen {
+        listeners.push(Listener::bind(addr).await.map_err(not_served)?);
+    }
+    let spool = Spool::make(host.spool.clone())?;
+    let server = Server::new(rules, host).map_err(|error| system("the allocator cannot be started", error))?;
+    let (handle, sessions) = (server.handle(), Sessions::default());
+    let door = Arc::new(Door {
+        router: router(handle.clone(), sessions.clone(), token, spool.0.clone()),
+        handle,
+        sessions,
+        numbers: AtomicU64::new(0),
+        room: Arc::new(Semaphore::new(CONNECTIONS)),
+    });
+    for listener in listeners {
+        console::print(&format!("serving `{}`\n", listener.addr()));
+        tokio::spawn(Arc::clone(&door).accept_from(listener));
+    }
+    if args.stdio {
+        let stream = marked_stdio().map_err(|error| system("stdout cannot be written", error))?;
+        let door = Arc::clone(&door);
+        tokio::spawn(async move {
+            door.attend(stream, Some("stdio".to_owned())).await;
+            door.handle.leave().await;
+        });
+    }
+    let ran = server.run().await;
+    // Answers that are on their way.
+    let _ = tokio::time::timeout(LAST_WORDS, door.room.acquire_many(CONNECTIONS as u32)).await;
+    ran.map_err(|error| system("the allocator cannot go on", error))
+}
+
+fn not_served(error: ListenError) -> CommandError {
+    let hint = error.hint();
+    usage("nothing is served".to_owned()).because(error).hint(hint)
+}
+
+/// The folder of the ranks' output; what is empty in it goes when the allocator does.
+struct Spool(PathBuf);
+
+impl Spool {
+    fn make(folder: PathBuf) -> Result<Self, CommandError> {
+        let made = private_folder(&folder);
+        made.map_err(|error| {
+            system(&format!("the folder `{}` for the ranks' output cannot be made", folder.display()), error)
+                .hint("give another one with `--spool DIR`")
+        })?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Spool {
+    fn drop(&mut self) {
+        // Records end with the allocator, and what they point to with them.
+        let _ = fs_err::remove_dir_all(&self.0);
+    }
+}
+
+fn private_folder(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// Writes the marker, and gives stdin and stdout as one stream.
+fn marked_stdio() -> io::Result<BoxStream> {
+    let mut stdout = io::stdout();
+    stdout.write_all(MARKER.as_bytes())?;
+    stdout.flush()?;
+    Ok(Box::new(tokio::io::join(tokio::io::stdin(), tokio::io::stdout())))
+}
+
+/// What lets connections in.
+struct Door {
+    router: axum::Router,
+    handle: Handle,
+    sessions: Sessions,
+    numbers: AtomicU64,
+    room: Arc<Semaphore>,
+}
+
+impl Door {
+    async fn accept_from(self: Arc<Self>, listener: Listener) {
+        loop {
+            let Ok(place) = Arc::clone(&self.room).acquire_owned().await else { return };
+            match listener.accept().await {
+                Ok((stream, proof)) => {
+                    let owner = match proof {
+                        Proof::User(uid) => Some(format!("user {uid}")),
+                        Proof::Nothing => None,
+                    };
+                    let door = Arc::clone(&self);
+                    tokio::spawn(async move {
+                        door.attend(stream, owner).await;
+                        drop(place);
+                    });
+                }
+                // Too many open files, most likely: that passes.
+                Err(_) => tokio::time::sleep(NO_ROOM).await,
+            }
+        }
+    }
+
+    /// Answers the requests of one connection until it is closed.
+    async fn attend(&self, stream: BoxStream, owner: Option<String>) {
+        let connection = Connection::new(self.numbers.fetch_add(1, Ordering::Relaxed) + 1, owner);
+        let router = self.router.clone().layer(axum::Extension(Arc::clone(&connection)));
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
+        builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS);
+        // What a client does wrong is answered; what its connection does wrong ends it.
+        let _ = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await;
+        connection.closed(&self.sessions, &self.handle).await;
+    }
+}

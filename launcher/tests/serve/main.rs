@@ -1,0 +1,11 @@
+//! `torchlift serve`: real allocators, real ranks, and `curl` as the client that knows nothing of ours.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
+
+mod allocation;
+mod allocator;
+mod arguments;
+mod channel;
+mod dialled;
+mod documentation;
+mod loss;
+mod output;

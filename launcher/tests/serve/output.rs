@@ -1,0 +1,54 @@
+//! What ranks write, as it is read over the channel.
+
+use serde_json::json;
+
+use crate::allocator::{allocate, launch, setup};
+
+#[test]
+fn output_is_read_to_the_byte_from_anywhere_and_to_its_end() {
+    let allocator = setup().start();
+    let script = "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; echo last >&2";
+    let terms = json!({ "lease_ms": 60_000, "launch": launch(script, 1000) });
+    let mut events = allocator.follow_after("s", &allocate("k", 1, terms), "k");
+    let wanted: String = (0..20_000).map(|line| format!("line {line}\n")).collect();
+    // From its first moment, while it is written.
+    let (status, followed) = allocator.get("/v1/allocations/k/output/0/stdout?follow=true");
+    assert_eq!(status, 200);
+    assert!(followed.as_str() == Some(&wanted), "what was followed is not what was written");
+    events.rest();
+    let (_, rest) = allocator.get(&format!("/v1/allocations/k/output/0/stdout?from={}", wanted.len() - 11));
+    assert_eq!(rest, json!("line 19999\n"));
+    assert_eq!(allocator.get("/v1/allocations/k/output/0/stderr").1, json!("last\n"));
+    assert_eq!(allocator.get("/v1/allocations/k/output/0/stdout?from=99999999").1, json!(""));
+    assert_eq!(allocator.get("/v1/allocations/k/output/1/stdout").0, 404);
+    assert_eq!(allocator.get("/v1/allocations/k/output/0/stdin").0, 404);
+    assert_eq!(allocator.get("/v1/allocations/k/output/0/stdout?from=x").0, 400);
+}
+
+#[test]
+fn a_rank_that_writes_without_end_keeps_no_client_waiting() {
+    let allocator = setup().args(&["--slots", "2"]).start();
+    let terms = json!({ "launch": launch("exec yes >&2", 1000) });
+    let mut events = allocator.follow_after("s", &allocate("k", 1, terms), "k");
+    events.take(3);
+    for _ in 0..20 {
+        assert_eq!(allocator.control("s", &json!("HeartBeat")).0, 200);
+    }
+    let mut other = allocator.follow_after("o", &allocate("o", 1, json!({ "launch": launch("exit 0", 1000) })), "o");
+    assert_eq!(other.rest().last().unwrap(), "done");
+    allocator.control("s", &json!("Stop"));
+    assert_eq!(events.rest().last().unwrap(), "done");
+}
+
+#[test]
+fn what_was_kept_of_output_goes_with_the_allocator() {
+    let setup = setup();
+    let spool = setup.folder.join("kept");
+    let mut allocator = setup.args(&["--spool", spool.to_str().unwrap()]).start();
+    let terms = json!({ "launch": launch("echo x", 1000) });
+    allocator.follow_after("s", &allocate("k", 1, terms), "k").rest();
+    assert!(spool.read_dir().unwrap().count() > 0);
+    allocator.signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(allocator.wait().0, Some(0));
+    assert_eq!(spool.read_dir().unwrap().count(), 0);
+}

@@ -9,6 +9,7 @@ pub mod doctor;
 pub mod gpu_code;
 pub mod hosts;
 pub mod launch;
+pub mod serve;
 pub mod tree;
 
 use std::process::{Command, Output, Stdio};

@@ -48,6 +48,7 @@ pub fn run(args: &BenchArgs, context: &Context) -> Result<u8, CommandError> {
     let xtask = tools.join("xtask");
     let mut shown = Shown { figures: Vec::new(), format: args.format };
     shown.add(bench::launch::figures(&tools.join("torchlift"))?)?;
+    shown.add(bench::serve::figures(&tools.join("torchlift"))?)?;
     // Early, since it makes what the figure of a build needs: a libtorch and a build of the trainer.
     shown.add(bench::demo::figures(&xtask)?)?;
     shown.add(bench::build::figures(&xtask, &root, context)?)?;

@@ -83,7 +83,7 @@ pub fn init(folder: &Path, days: u32, now: Duration) -> Result<Index, KeysError>
         disk::make_folder(&folder.join(part))?;
     }
     keyring.write_signers()?;
-    keyring.publish(now)?;
+    keyring.publish(now, |_| true)?;
     // Of one that was cut off.
     keyring.remove_others()?;
     // Last: before it, there are no keys.
@@ -285,14 +285,18 @@ impl Keyring {
 
     /// Writes everything down: index, files, index.
     fn commit(&mut self, command: &str, now: Duration, texts: &[(Role, String)]) -> Result<(), KeysError> {
-        let others = self.index.unfinished.take().filter(|before| before != command);
+        let before = self.index.unfinished.take();
+        // With a thousand hosts a certificate more must not cost a thousand writes: whoever has the list has it still. What was
+        // cut off may have been a list.
+        let is_addition = command.starts_with("issue ") && before.is_none();
+        let others = before.filter(|before| before != command);
         self.write_index(others.as_deref().or(Some(command)))?;
         for (role, text) in texts {
             let own = place::issued(&self.folder, role);
             disk::make_folder(&own)?;
             disk::write(&own, place::IDENTITY, text)?;
         }
-        self.publish(now)?;
+        self.publish(now, |role| !is_addition || texts.iter().any(|(issued, _)| issued == role))?;
         self.remove_others()?;
         self.write_index(others.as_deref())?;
         self.index.unfinished = others;
@@ -312,8 +316,8 @@ impl Keyring {
             .try_for_each(|signer| disk::write(&folder, &format!("{}.pem", signer.entry.id), &signer.to_text()))
     }
 
-    /// Writes who is trusted and what was taken back, here and into every folder that can be carried.
-    fn publish(&self, now: Duration) -> Result<(), KeysError> {
+    /// Writes who is trusted and what was taken back, here and into the folders of these roles, which can be carried.
+    fn publish(&self, now: Duration, is_meant: impl Fn(&Role) -> bool) -> Result<(), KeysError> {
         let now = Stamp::of(now);
         let trust: String = self.signers.iter().map(Signer::trust).collect();
         let mut lists = String::new();
@@ -324,8 +328,9 @@ impl Keyring {
         disk::write(&self.folder, place::REVOKED, &lists)?;
         disk::write(&self.folder, place::TRUST, &trust)?;
         for entry in self.index.issued.iter().filter(|entry| entry.is_current()) {
-            let own = place::issued(&self.folder, &entry.role()?);
-            if own.is_dir() {
+            let role = entry.role()?;
+            let own = place::issued(&self.folder, &role);
+            if is_meant(&role) && own.is_dir() {
                 let mut index = Index::new(Holds::Certificate, self.index.authorities.clone());
                 index.issued.push(entry.clone());
                 disk::write(&own, place::REVOKED, &lists)?;

@@ -185,6 +185,11 @@ impl Server {
         while !self.is_over {
             let now = self.clock.now();
             let deadline = self.state.deadline().map(|deadline| deadline.since(now));
+            if deadline == Some(Duration::ZERO) {
+                // Not left to the wait below: output without end would always come first.
+                self.feed(Input::Tick);
+                continue;
+            }
             let retry =
                 self.kept.values().filter_map(|kept| kept.engine.as_ref()).any(Engine::is_behind).then_some(RETRY);
             let pause = deadline.into_iter().chain(retry).min();
@@ -200,7 +205,6 @@ impl Server {
                     if retry.is_some() {
                         self.turn()?;
                     }
-                    self.feed(Input::Tick);
                 }
             }
         }

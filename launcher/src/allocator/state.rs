@@ -37,6 +37,8 @@ pub(crate) use reply::{Holder, Refusal, Reply};
 pub(crate) const LOSS_GRACE: Duration = Duration::from_millis(500);
 /// Time between SIGTERM and SIGKILL where the client states none.
 pub(crate) const GRACE: Duration = Duration::from_secs(30);
+/// How long a client that is connected may take to fetch the end of a record before nobody waits for it any more.
+pub(crate) const TELLING: Duration = Duration::from_secs(5);
 /// How long an allocation that is over is kept for a client that has not fetched its record.
 pub(crate) const RETENTION: Duration = Duration::from_secs(600);
 /// Ranks that one allocation may have, whatever the capacity: more is a mistake, and costs nothing this way.
@@ -392,8 +394,7 @@ impl State {
             (Some(since), Some(timeout)) => now >= since.plus(timeout),
             _ => false,
         };
-        // A record that nobody has fetched yet is worth a moment more, of which retention is the bound.
-        let is_drained = self.is_draining && is_idle && self.held.values().all(Held::is_settled);
+        let is_drained = self.is_draining && is_idle && self.held.values().all(Held::is_told);
         if is_drained || is_too_idle {
             self.is_over = true;
             actions.push(Action::Exit);
@@ -403,7 +404,7 @@ impl State {
     /// Opens what waits for nobody any more.
     fn open_next(&mut self, now: Moment, actions: &mut Vec<Action>) {
         let in_the_way: BTreeSet<AllocKey> =
-            self.held.values().filter(|held| !held.is_settled()).map(|held| held.key.clone()).collect();
+            self.held.values().filter(|held| !held.is_told()).map(|held| held.key.clone()).collect();
         for held in self.held.values_mut() {
             held.waits_for.retain(|key| in_the_way.contains(key));
             if held.waits_for.is_empty() && !held.is_open_asked && held.allocation.is_opening() {

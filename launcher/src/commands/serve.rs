@@ -11,7 +11,7 @@ use clap::Args;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use torchlift_schema::{ChannelAddr, exit_code};
 
 use super::{Context, lookup};
@@ -178,10 +178,12 @@ async fn serve(args: &ServeArgs, rules: Rules, host: Host, token: Option<String>
         sessions,
         numbers: AtomicU64::new(0),
         room: Arc::new(Semaphore::new(CONNECTIONS)),
+        is_over: watch::Sender::new(false),
     });
+    let mut accepting = Vec::new();
     for listener in listeners {
         console::print(&format!("serving `{}`\n", listener.addr()));
-        tokio::spawn(Arc::clone(&door).accept_from(listener));
+        accepting.push(tokio::spawn(Arc::clone(&door).accept_from(listener)));
     }
     if args.stdio {
         let stream = marked_stdio().map_err(|error| system("stdout cannot be written", error))?;
@@ -192,7 +194,11 @@ async fn serve(args: &ServeArgs, rules: Rules, host: Host, token: Option<String>
         });
     }
     let ran = server.run().await;
-    // Answers that are on their way.
+    for listener in &accepting {
+        listener.abort();
+    }
+    // Answers that are on their way leave; connections that nobody uses are closed.
+    door.is_over.send_replace(true);
     let _ = tokio::time::timeout(LAST_WORDS, door.room.acquire_many(CONNECTIONS as u32)).await;
     ran.map_err(|error| system("the allocator cannot go on", error))
 }
@@ -243,6 +249,8 @@ struct Door {
     sessions: Sessions,
     numbers: AtomicU64,
     room: Arc<Semaphore>,
+    /// Whether the allocator has ended.
+    is_over: watch::Sender<bool>,
 }
 
 impl Door {
@@ -275,7 +283,19 @@ impl Door {
         builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
         builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS);
         // What a client does wrong is answered; what its connection does wrong ends it.
-        let _ = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await;
+        let served = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        tokio::pin!(served);
+        let mut watch = self.is_over.subscribe();
+        let is_over = async {
+            let _ = watch.wait_for(|is_over| *is_over).await;
+        };
+        tokio::select! {
+            _ = served.as_mut() => {}
+            () = is_over => {
+                served.as_mut().graceful_shutdown();
+                let _ = served.await;
+            }
+        }
         connection.closed(&self.sessions, &self.handle).await;
     }
 }

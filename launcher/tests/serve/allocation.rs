@@ -2,10 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::allocator::{allocate, is_any_process, launch, setup, wait_until, write_program};
-
-/// Ends with 0 when it is told to.
-const PATIENT: &str = "trap 'exit 0' TERM; sleep 600 & wait";
+use crate::allocator::{PATIENT, allocate, is_any_process, launch, setup, wait_until, write_program};
 
 #[test]
 fn ranks_are_created_run_and_stop_and_the_record_ends() {
@@ -17,6 +14,7 @@ fn ranks_are_created_run_and_stop_and_the_record_ends() {
     let mut up = events.take(4);
     up.sort();
     assert_eq!(up, ["created 0", "created 1", "running 0", "running 1"]);
+    allocator.wait_until_ready("k", 2);
     assert_eq!(allocator.control("s", &json!("Stop")), (200, json!({ "Stopping": { "alloc_keys": ["k"] } })));
     let mut down = events.take(2);
     down.sort();

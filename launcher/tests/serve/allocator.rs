@@ -13,6 +13,9 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// The same for `curl`, in seconds.
 const CURL_LIMIT: &str = "60";
 
+/// A program that ends with 0 when it is told to, once it has said that it is ready.
+pub(crate) const PATIENT: &str = "trap 'exit 0' TERM; echo ready; sleep 600 & wait";
+
 /// A running `torchlift serve`. Dropping it kills it.
 pub(crate) struct Allocator {
     _root: tempfile::TempDir,
@@ -185,6 +188,21 @@ impl Allocator {
         // The second request of the same `curl` goes over the same connection.
         command.args(["--next", "-sSN", "--http1.1", "-H", &header]).args(&self.target).arg(&url);
         Events::of(command)
+    }
+
+    /// Waits until these ranks of a [`PATIENT`] program heed their signal.
+    pub(crate) fn wait_until_ready(&self, key: &str, ranks: usize) {
+        for rank in 0..ranks {
+            let path = format!("/v1/allocations/{key}/output/{rank}/stdout");
+            wait_until("a rank is ready", || self.get(&path).1 == json!("ready\n"));
+        }
+    }
+
+    /// The file in which a rank's stream is kept.
+    pub(crate) fn spooled(&self, key: &str, rank: usize, stream: &str) -> PathBuf {
+        let lives = fs_err::read_dir(self.folder.join(".local/state/torchlift/allocations")).unwrap();
+        let life = lives.map(|entry| entry.unwrap().path()).next().unwrap();
+        life.join(key).join(rank.to_string()).join(format!("{stream}.log"))
     }
 
     pub(crate) fn signal(&self, signal: nix::sys::signal::Signal) {

@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::allocator::{allocate, is_any_process, launch, setup, wait_until};
+use crate::allocator::{PATIENT, allocate, is_any_process, launch, setup, wait_until};
 
 #[test]
 fn a_client_whose_connection_closes_loses_its_ranks_at_once_and_nothing_else() {
@@ -22,10 +22,11 @@ fn a_client_whose_connection_closes_loses_its_ranks_at_once_and_nothing_else() {
 
 #[test]
 fn an_allocation_with_a_lease_outlives_a_connection_and_its_record_goes_on() {
-    let allocator = setup().program("trap 'exit 0' TERM; sleep 600 & wait").start();
+    let allocator = setup().program(PATIENT).start();
     let message = allocate("k", 1, json!({ "lease_ms": 60_000 }));
     let mut events = allocator.follow_after("s", &message, "k");
     assert_eq!(events.take(3), ["allocated", "created 0", "running 0"]);
+    allocator.wait_until_ready("k", 1);
     events.close();
     let mut again = allocator.follow("s", "k", 3);
     allocator.control("s", &json!("Stop"));
@@ -81,9 +82,10 @@ fn a_guard_killed_is_told_and_leaves_nothing() {
 
 #[test]
 fn sigterm_stops_what_is_held_tells_it_and_ends_with_0() {
-    let mut allocator = setup().program("trap 'exit 0' TERM; sleep 600 & wait").start();
+    let mut allocator = setup().program(PATIENT).start();
     let mut events = allocator.follow_after("s", &allocate("k", 2, json!({})), "k");
     events.take(5);
+    allocator.wait_until_ready("k", 2);
     allocator.signal(Signal::SIGTERM);
     let mut said = events.rest();
     assert_eq!(said.pop().unwrap(), "done");

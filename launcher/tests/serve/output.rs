@@ -10,6 +10,7 @@ fn output_is_read_to_the_byte_from_anywhere_and_to_its_end() {
     let script = "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; echo last >&2";
     let terms = json!({ "lease_ms": 60_000, "launch": launch(script, 1000) });
     let mut events = allocator.follow_after("s", &allocate("k", 1, terms), "k");
+    assert_eq!(events.next().unwrap(), "allocated");
     let wanted: String = (0..20_000).map(|line| format!("line {line}\n")).collect();
     // From its first moment, while it is written.
     let (status, followed) = allocator.get("/v1/allocations/k/output/0/stdout?follow=true");
@@ -38,6 +39,19 @@ fn a_rank_that_writes_without_end_keeps_no_client_waiting() {
     assert_eq!(other.rest().last().unwrap(), "done");
     allocator.control("s", &json!("Stop"));
     assert_eq!(events.rest().last().unwrap(), "done");
+}
+
+#[test]
+fn output_without_end_holds_up_no_deadline() {
+    let allocator = setup().start();
+    let terms = json!({ "launch": launch("trap '' TERM; while :; do yes | head -c 1000000; done", 300) });
+    let mut events = allocator.follow_after("s", &allocate("k", 1, terms), "k");
+    events.take(3);
+    crate::allocator::wait_until("the trap is set", || {
+        fs_err::metadata(allocator.spooled("k", 0, "stdout")).is_ok_and(|file| file.len() > 0)
+    });
+    allocator.control("s", &json!("Stop"));
+    assert_eq!(events.rest(), [r#"stopped 0: "Watchdog""#, "done"]);
 }
 
 #[test]

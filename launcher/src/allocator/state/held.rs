@@ -8,7 +8,7 @@ use torchlift_schema::RemoteProcessProcStateMessage as Told;
 use torchlift_schema::control::Terms;
 use torchlift_schema::state::{ActorId, ActorRef, AllocKey, ProcId, ProcState, ProcStopReason, WorldId};
 
-use super::{Action, Asker, GRACE, Holder, LOSS_GRACE, RETENTION, Reply, Request, Rules, STOP, action_of};
+use super::{Action, Asker, GRACE, Holder, LOSS_GRACE, RETENTION, Reply, Request, Rules, STOP, TELLING, action_of};
 use crate::allocator::allocation::{Allocation, Event, Order};
 use crate::clock::Moment;
 use crate::event::End;
@@ -40,6 +40,8 @@ pub(super) struct Held {
     created: BTreeSet<usize>,
     done_at: Option<Moment>,
     pub(super) is_delivered: bool,
+    /// Whether it has not fetched the end of the record in time.
+    is_late: bool,
 }
 
 impl Held {
@@ -74,6 +76,7 @@ impl Held {
             created: BTreeSet::new(),
             done_at: None,
             is_delivered: false,
+            is_late: false,
         }
     }
 
@@ -89,9 +92,21 @@ impl Held {
         Reply::Allocating { key: self.key.clone(), world: self.world.clone() }
     }
 
-    /// Whether nobody waits for anything of it any more.
-    pub(super) fn is_settled(&self) -> bool {
-        self.allocation.is_done() && (self.is_delivered || self.is_client_lost)
+    /// Whether it is over and its client knows, or cannot be told now: nothing that waits for it has to wait longer.
+    pub(super) fn is_told(&self) -> bool {
+        let is_told = self.is_delivered || self.is_client_lost || self.is_late;
+        // One that is dialled is told, or given up, by whoever delivers to it.
+        self.done_at.is_some() && (is_told || !self.is_dialled() && !self.is_connected)
+    }
+
+    /// Until when a client that is connected is waited for.
+    fn telling_until(&self) -> Option<Moment> {
+        let done_at = self.done_at?;
+        (!self.is_dialled() && !self.is_told()).then(|| done_at.plus(TELLING))
+    }
+
+    fn is_dialled(&self) -> bool {
+        self.request.bootstrap_addr != ChannelAddr::Caller
     }
 
     /// When its record may go; none while it lives.
@@ -102,13 +117,13 @@ impl Held {
 
     pub(super) fn deadline(&self, rules: &Rules) -> Option<Moment> {
         let lost_at = (!self.allocation.is_done()).then(|| self.lost_at(rules)).flatten();
-        [self.allocation.deadline(), lost_at, self.forget_at()].into_iter().flatten().min()
+        [self.allocation.deadline(), lost_at, self.telling_until(), self.forget_at()].into_iter().flatten().min()
     }
 
     /// When its client counts as gone, if nothing more is heard of it; none for one that is dialled, and is gone when it cannot
     /// be told anything.
     fn lost_at(&self, rules: &Rules) -> Option<Moment> {
-        if self.is_client_lost || self.request.bootstrap_addr != ChannelAddr::Caller {
+        if self.is_client_lost || self.is_dialled() {
             return None;
         }
         let patience = if self.is_connected { rules.patience } else { Duration::ZERO };
@@ -178,6 +193,7 @@ impl Held {
         if self.lost_at(rules).is_some_and(|at| now >= at) && !self.allocation.is_done() {
             self.lose_client(now, actions);
         }
+        self.is_late |= self.telling_until().is_some_and(|until| now >= until);
         let was_opening = self.allocation.is_opening() && self.is_open_asked;
         if self.allocation.deadline().is_some_and(|at| now >= at) {
             // What waits for others waits as long as they take.

@@ -415,6 +415,27 @@ fn draining_takes_nothing_new_and_ends_when_all_is_told() {
 }
 
 #[test]
+fn draining_does_not_wait_for_a_client_that_fetches_nothing() {
+    let mut away = state(None);
+    running(&mut away, "ada", "k", 1);
+    away.step(Input::Terminate, at(1));
+    end(&mut away, "k", 1, End::Exited(0), at(2));
+    assert_eq!(away.deadline(), Some(at(2).plus(TELLING)), "it is connected, and may fetch it yet");
+    assert_eq!(away.clone().step(Input::Tick, at(2).plus(TELLING)), [Action::Exit]);
+    assert_eq!(away.step(Input::Disconnected { session: asker("ada").session }, at(3)), [Action::Exit]);
+}
+
+#[test]
+fn an_end_that_nobody_fetches_keeps_no_next_allocation_waiting() {
+    let mut state = state(None);
+    running(&mut state, "ada", "old", 1);
+    ask(&mut state, "ada", allocate("new", 1, |terms| terms.force = true), at(1));
+    end(&mut state, "old", 1, End::Exited(0), at(2));
+    assert_eq!(state.step(Input::Tick, at(2).plus(TELLING - MS)), []);
+    assert_eq!(state.step(Input::Tick, at(2).plus(TELLING)), [Action::Open { key: key("new") }]);
+}
+
+#[test]
 fn a_second_termination_kills() {
     let mut state = state(None);
     running(&mut state, "ada", "k", 1);

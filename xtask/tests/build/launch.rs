@@ -87,6 +87,36 @@ fn a_rank_has_the_same_environment_under_cargo_and_under_the_launcher() {
     }
 }
 
+// A libtorch's own libcrypto or libssl breaks `ssh`, `git` and whatever else a tool starts with its loader path.
+#[test]
+fn tools_keep_the_loader_path_of_the_caller_and_ranks_alone_get_ours() {
+    let project = Project::linked();
+    let lib = project.root.join("libtorch/test/cpu/lib");
+    let (dumps, asked) = (project.beside("dumps"), project.beside("log").join("asked"));
+    let real = |tool: &str| {
+        let found = Command::new("sh").args(["-c", &format!("command -v {tool}")]).output().unwrap();
+        String::from_utf8(found.stdout).unwrap().trim_end().to_owned()
+    };
+    for tool in ["cargo", "git"] {
+        // A tool that is given our folder fails, as one whose libraries lie there would.
+        let (tool_of, lib, log) = (real(tool), lib.display(), asked.display());
+        let check = format!("case \":$LD_LIBRARY_PATH:\" in *\":{lib}:\"*) exit 127;; esac");
+        project.script(tool, &format!("{check}\necho {tool} \"$LD_LIBRARY_PATH\" >>'{log}'\nexec '{tool_of}' \"$@\""));
+    }
+    let git =
+        |args: &[&str]| assert!(Command::new("git").args(args).current_dir(&project.root).status().unwrap().success());
+    git(&["init", "--quiet"]);
+    let path = format!("{}:{}", project.beside("bin").display(), std::env::var("PATH").unwrap());
+    let args = ["launch", "--", "--dump", dumps.to_str().unwrap()];
+    project.run_with(&args, &[("PATH", &path), ("LD_LIBRARY_PATH", "/opt/mine")]).ok();
+    let asked = fs_err::read_to_string(asked).unwrap();
+    for tool in ["cargo /opt/mine", "git /opt/mine"] {
+        assert!(asked.lines().any(|line| line == tool), "{tool} was not asked:\n{asked}");
+    }
+    assert!(asked.lines().all(|line| line.ends_with(" /opt/mine")), "{asked}");
+    assert_eq!(environment(&dumps, 0)["LD_LIBRARY_PATH"], format!("{}:/opt/mine", lib.display()));
+}
+
 /// The launcher's own binary, beside the tool's: whoever runs all tests has built both.
 fn torchlift() -> std::path::PathBuf {
     let tool = Path::new(env!("CARGO_BIN_EXE_xtask"));

@@ -2,15 +2,12 @@
 //!
 //! `NAME.json` has the bytes, `NAME.expected.json` is an [`Expected`].
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-
 use serde::Deserialize;
 use serde_json::Value;
 use torchlift_schema::facts::{self, FactsError};
 use torchlift_schema::{ClusterFacts, Place};
 
-use crate::fixture::{ExpectedFinding, Refusal, Verdict, difference};
+use crate::fixture::{self, ExpectedFinding, Refusal, Verdict, difference};
 use crate::schema::{rejections_of, validator};
 
 /// What a reader makes of a file of facts.
@@ -38,32 +35,9 @@ struct Fixture {
     expected: Expected,
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/facts")
-}
-
 fn all() -> Vec<Fixture> {
-    let mut fixtures = Vec::new();
-    for folder in ["valid", "broken", "future"] {
-        let entries = fs_err::read_dir(root().join(folder)).expect("the folder is there");
-        let files: BTreeSet<PathBuf> = entries.map(|entry| entry.expect("a readable entry").path()).collect();
-        for file in &files {
-            let text = file.to_str().expect("names are UTF-8");
-            if let Some(stem) = text.strip_suffix(".expected.json") {
-                assert!(files.contains(Path::new(&format!("{stem}.json"))), "{text} belongs to no file");
-                continue;
-            }
-            let beside = text.replace(".json", ".expected.json");
-            let expected = fs_err::read(&beside).expect("there is an expected result");
-            let stem = file.file_stem().expect("a name").to_str().expect("names are UTF-8");
-            fixtures.push(Fixture {
-                name: format!("{folder}/{stem}"),
-                bytes: fs_err::read(file).expect("fixtures are readable"),
-                expected: serde_json::from_slice(&expected).unwrap_or_else(|error| panic!("{beside}: {error}")),
-            });
-        }
-    }
-    fixtures
+    let pairs = fixture::pairs("facts").into_iter();
+    pairs.map(|(name, bytes, expected)| Fixture { name, bytes, expected }).collect()
 }
 
 #[test]
@@ -121,18 +95,8 @@ fn an_independent_validator_agrees_wherever_a_schema_can_say_it() {
             assert!(matches!(&expected.schema, Verdict::Word(word) if word == "unparsable"), "{name}: is no JSON");
             continue;
         };
-        let wanted = match expected.schema {
-            Verdict::Rejects(mut wanted) => {
-                wanted.sort();
-                wanted
-            }
-            Verdict::Word(word) => {
-                assert_eq!(word, "accepts", "{name}");
-                let is_explained = expected.schema_because.is_some() == expected.error.is_some();
-                assert!(is_explained, "{name}: `schema_because` belongs to what a schema cannot say, and only there");
-                Vec::new()
-            }
-        };
+        let (is_refused, because) = (expected.error.is_some(), expected.schema_because.as_deref());
+        let wanted = expected.schema.rejections(&name, is_refused, because);
         let found = rejections_of(&validator, &value);
         if wanted != found {
             wrong.push(format!("{name}: wanted {wanted:?}\n      found {found:?}"));

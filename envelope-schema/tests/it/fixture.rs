@@ -101,6 +101,26 @@ pub(crate) enum Verdict {
     Rejects(Vec<Rejection>),
 }
 
+impl Verdict {
+    /// Where the validator has to reject a fixture: nowhere when it accepts, and then the fixture says why a schema cannot see
+    /// what the reader refuses.
+    pub(crate) fn rejections(&self, name: &str, is_refused: bool, because: Option<&str>) -> Vec<Rejection> {
+        match self {
+            Self::Rejects(wanted) => {
+                let mut wanted = wanted.clone();
+                wanted.sort();
+                wanted
+            }
+            Self::Word(word) => {
+                assert_eq!(word, "accepts", "{name}");
+                let is_explained = because.is_some() == is_refused;
+                assert!(is_explained, "{name}: `schema_because` belongs to what a schema cannot say, and only there");
+                Vec::new()
+            }
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rejection {
@@ -215,4 +235,27 @@ fn stem(file: &str) -> &str {
 
 fn read(path: &Path) -> Vec<u8> {
     fs_err::read(path).expect("fixtures are readable")
+}
+
+/// Pairs of bytes and expected result below `fixtures/<room>`, named by folder and stem; fails on a result of nothing.
+pub(crate) fn pairs<E: serde::de::DeserializeOwned>(room: &str) -> Vec<(String, Vec<u8>, E)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures").join(room);
+    let mut pairs = Vec::new();
+    for folder in ["valid", "broken", "future"] {
+        let entries = fs_err::read_dir(root.join(folder)).expect("the folder is there");
+        let files: BTreeSet<PathBuf> = entries.map(|entry| entry.expect("a readable entry").path()).collect();
+        for file in &files {
+            let text = file.to_str().expect("names are UTF-8");
+            if let Some(stem) = text.strip_suffix(".expected.json") {
+                assert!(files.contains(Path::new(&format!("{stem}.json"))), "{text} belongs to no file");
+                continue;
+            }
+            let beside = text.replace(".json", ".expected.json");
+            let expected =
+                serde_json::from_slice(&read(Path::new(&beside))).unwrap_or_else(|error| panic!("{beside}: {error}"));
+            let stem = file.file_stem().expect("a name").to_str().expect("names are UTF-8");
+            pairs.push((format!("{folder}/{stem}"), read(file), expected));
+        }
+    }
+    pairs
 }

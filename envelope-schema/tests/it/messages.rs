@@ -3,7 +3,6 @@
 //! `NAME.json` has the bytes, `NAME.expected.json` is an [`Expected`].
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,7 +10,7 @@ use torchlift_schema::control::{self, MessageError, RemoteProcessAllocatorMessag
 use torchlift_schema::state::RemoteProcessProcStateMessage;
 use torchlift_schema::{Finding, Named as _};
 
-use crate::fixture::{ExpectedFinding, Refusal, Verdict, difference};
+use crate::fixture::{self, ExpectedFinding, Refusal, Verdict, difference};
 use crate::schema::{rejections_of, validator};
 
 /// What a reader makes of a message.
@@ -85,32 +84,9 @@ fn read(reader: Reader, bytes: &[u8]) -> Result<Message, MessageError> {
     }
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/messages")
-}
-
 fn all() -> Vec<Fixture> {
-    let mut fixtures = Vec::new();
-    for folder in ["valid", "broken", "future"] {
-        let entries = fs_err::read_dir(root().join(folder)).expect("the folder is there");
-        let files: BTreeSet<PathBuf> = entries.map(|entry| entry.expect("a readable entry").path()).collect();
-        for file in &files {
-            let text = file.to_str().expect("names are UTF-8");
-            if let Some(stem) = text.strip_suffix(".expected.json") {
-                assert!(files.contains(Path::new(&format!("{stem}.json"))), "{text} belongs to no file");
-                continue;
-            }
-            let beside = text.replace(".json", ".expected.json");
-            let expected = fs_err::read(&beside).expect("there is an expected result");
-            let stem = file.file_stem().expect("a name").to_str().expect("names are UTF-8");
-            fixtures.push(Fixture {
-                name: format!("{folder}/{stem}"),
-                bytes: fs_err::read(file).expect("fixtures are readable"),
-                expected: serde_json::from_slice(&expected).unwrap_or_else(|error| panic!("{beside}: {error}")),
-            });
-        }
-    }
-    fixtures
+    let pairs = fixture::pairs("messages").into_iter();
+    pairs.map(|(name, bytes, expected)| Fixture { name, bytes, expected }).collect()
 }
 
 fn findings(error: &MessageError) -> &[Finding] {
@@ -179,18 +155,8 @@ fn an_independent_validator_agrees_wherever_a_schema_can_say_it() {
             assert!(matches!(&expected.schema, Verdict::Word(word) if word == "unparsable"), "{name}: is no JSON");
             continue;
         };
-        let wanted = match expected.schema {
-            Verdict::Rejects(mut wanted) => {
-                wanted.sort();
-                wanted
-            }
-            Verdict::Word(word) => {
-                assert_eq!(word, "accepts", "{name}");
-                let is_explained = expected.schema_because.is_some() == expected.error.is_some();
-                assert!(is_explained, "{name}: `schema_because` belongs to what a schema cannot say, and only there");
-                Vec::new()
-            }
-        };
+        let (is_refused, because) = (expected.error.is_some(), expected.schema_because.as_deref());
+        let wanted = expected.schema.rejections(&name, is_refused, because);
         let found = match expected.reader {
             Reader::Allocator => rejections_of(&allocator, &value),
             Reader::Client => rejections_of(&client, &value),

@@ -13,7 +13,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Extension, Path, Query, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
@@ -82,14 +82,21 @@ pub(crate) fn router(handle: Handle, sessions: Sessions, token: Option<String>, 
         .route("/v1/status", get(status))
         .route("/v1/allocations/{key}/events", get(events))
         .route("/v1/allocations/{key}/output/{rank}/{stream}", get(output))
-        .fallback(async || {
-            refuse(StatusCode::NOT_FOUND, "no-such-route", "there is no such route".to_owned(), Some(ROUTES))
-        })
+        .fallback(async || refuse(StatusCode::NOT_FOUND, "no-such-route", "there is no such route", Some(ROUTES)))
         .layer(DefaultBodyLimit::max(control::MAX_BYTES))
         .with_state(Shared { handle, sessions, token: token.map(Arc::from), spool: Arc::new(spool) })
 }
 
 const ROUTES: &str = "`docs/protocol.md` has every route";
+
+/// An answer that ends a request early. Boxed, so that what goes well is not made larger by it.
+struct Refused(Box<Response>);
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        *self.0
+    }
+}
 
 /// An answer in JSON.
 fn json(status: StatusCode, body: &impl Serialize) -> Response {
@@ -98,31 +105,31 @@ fn json(status: StatusCode, body: &impl Serialize) -> Response {
     (status, [kind], [text, b"\n".to_vec()].concat()).into_response()
 }
 
-fn refuse(status: StatusCode, code: &str, message: String, hint: Option<&str>) -> Response {
-    let hint = hint.map(str::to_owned);
-    json(status, &ControlReply::Refused { code: code.to_owned(), message, hint })
+fn refuse(status: StatusCode, code: &str, message: impl Into<String>, hint: Option<&str>) -> Refused {
+    let (code, message, hint) = (code.to_owned(), message.into(), hint.map(str::to_owned));
+    Refused(Box::new(json(status, &ControlReply::Refused { code, message, hint })))
 }
 
 impl Shared {
     /// Who asks.
-    fn owner(&self, connection: &Connection, headers: &HeaderMap) -> Result<String, Box<Response>> {
+    fn owner(&self, connection: &Connection, headers: &HeaderMap) -> Result<String, Refused> {
         if let Some(owner) = &connection.owner {
             return Ok(owner.clone());
         }
         let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
         match (&self.token, shown) {
             (Some(token), Some(shown)) if token::is_same(token, shown) => Ok("token".to_owned()),
-            _ => Err(Box::new(refuse(
+            _ => Err(refuse(
                 StatusCode::UNAUTHORIZED,
                 "no-token",
-                "this connection proves nothing, and the request shows no valid token".to_owned(),
+                "this connection proves nothing, and the request shows no valid token",
                 Some("send the header `authorization: Bearer TOKEN` with what is in the allocator's `--token-file`"),
-            ))),
+            )),
         }
     }
 
     /// In which session, which this connection takes part in from now on.
-    async fn asker(&self, connection: &Connection, headers: &HeaderMap) -> Result<Asker, Box<Response>> {
+    async fn asker(&self, connection: &Connection, headers: &HeaderMap) -> Result<Asker, Refused> {
         let owner = self.owner(connection, headers)?;
         let name = match headers.get(SESSION) {
             None => format!("connection {}", connection.number),
@@ -130,7 +137,7 @@ impl Shared {
                 Ok(name) if (1..=MOST_SESSION).contains(&name.len()) => name.to_owned(),
                 _ => {
                     let message = format!("`{SESSION}` has to have 1 to {MOST_SESSION} printable ASCII characters");
-                    return Err(Box::new(refuse(StatusCode::BAD_REQUEST, "bad-session", message, Some(ROUTES))));
+                    return Err(refuse(StatusCode::BAD_REQUEST, "bad-session", message, Some(ROUTES)));
                 }
             },
         };
@@ -149,26 +156,12 @@ async fn control(
     Extension(connection): Extension<Arc<Connection>>,
     headers: HeaderMap,
     body: Result<Bytes, axum::extract::rejection::BytesRejection>,
-) -> Response {
-    answer(&shared, &connection, &headers, body).await.unwrap_or_else(|refusal| *refusal)
-}
-
-async fn answer(
-    shared: &Shared,
-    connection: &Connection,
-    headers: &HeaderMap,
-    body: Result<Bytes, axum::extract::rejection::BytesRejection>,
-) -> Result<Response, Box<Response>> {
-    let by = shared.asker(connection, headers).await?;
+) -> Result<Response, Refused> {
+    let by = shared.asker(&connection, &headers).await?;
     let body = body.map_err(|error| {
         let code =
             if error.status() == StatusCode::PAYLOAD_TOO_LARGE { "message-too-large" } else { "message-cut-short" };
-        Box::new(refuse(
-            error.status(),
-            code,
-            format!("the message cannot be read: {}", error.body_text()),
-            Some(ROUTES),
-        ))
+        refuse(error.status(), code, format!("the message cannot be read: {}", error.body_text()), Some(ROUTES))
     })?;
     let number = match headers.get(SEQUENCE) {
         None => None,
@@ -176,7 +169,7 @@ async fn answer(
             Some(number) => Some(number),
             None => {
                 let message = format!("`{SEQUENCE}` has to be a whole number from 1");
-                return Err(Box::new(refuse(StatusCode::BAD_REQUEST, "bad-sequence", message, Some(ROUTES))));
+                return Err(refuse(StatusCode::BAD_REQUEST, "bad-sequence", message, Some(ROUTES)));
             }
         },
     };
@@ -236,20 +229,14 @@ async fn status(
     State(shared): State<Shared>,
     Extension(connection): Extension<Arc<Connection>>,
     headers: HeaderMap,
-) -> Response {
-    if let Err(refusal) = shared.owner(&connection, &headers) {
-        return *refusal;
-    }
-    match shared.handle.status().await {
-        Some(status) => {
-            let allocations = status.holders.into_iter().map(Holder::from).collect();
-            let (incarnation, version) = (status.incarnation, env!("CARGO_PKG_VERSION"));
-            json(StatusCode::OK, &Shown { incarnation, version, allocations })
-        }
-        None => {
-            refuse(StatusCode::SERVICE_UNAVAILABLE, "allocator-draining", "this allocator has ended".to_owned(), None)
-        }
-    }
+) -> Result<Response, Refused> {
+    shared.owner(&connection, &headers)?;
+    let status = shared.handle.status().await.ok_or_else(|| {
+        refuse(StatusCode::SERVICE_UNAVAILABLE, "allocator-draining", "this allocator has ended", None)
+    })?;
+    let allocations = status.holders.into_iter().map(Holder::from).collect();
+    let (incarnation, version) = (status.incarnation, env!("CARGO_PKG_VERSION"));
+    Ok(json(StatusCode::OK, &Shown { incarnation, version, allocations }))
 }
 
 #[derive(Deserialize)]
@@ -259,18 +246,19 @@ struct After {
 }
 
 /// The allocation with this key, if it is the asker's.
-async fn found(shared: &Shared, by: &Asker, key: &str) -> Result<(AllocKey, Found), Box<Response>> {
+async fn found(
+    shared: &Shared,
+    connection: &Connection,
+    headers: &HeaderMap,
+    key: &str,
+) -> Result<(AllocKey, Found), Refused> {
+    let by = shared.asker(connection, headers).await?;
     let missing = || {
         let message = format!("`{}` is no allocation of yours here", key.escape_debug());
-        Box::new(refuse(
-            StatusCode::NOT_FOUND,
-            "no-such-allocation",
-            message,
-            Some("`GET /v1/status` lists what is held"),
-        ))
+        refuse(StatusCode::NOT_FOUND, "no-such-allocation", message, Some("`GET /v1/status` lists what is held"))
     };
     let key = AllocKey::new(key).map_err(|_| missing())?;
-    let found = shared.handle.find(key.clone(), by.owner.clone()).await.ok_or_else(missing)?;
+    let found = shared.handle.find(key.clone(), by.owner).await.ok_or_else(missing)?;
     Ok((key, found))
 }
 
@@ -280,15 +268,8 @@ async fn events(
     headers: HeaderMap,
     Path(key): Path<String>,
     Query(After { after }): Query<After>,
-) -> Response {
-    let by = match shared.asker(&connection, &headers).await {
-        Ok(by) => by,
-        Err(refusal) => return *refusal,
-    };
-    let (key, found) = match found(&shared, &by, &key).await {
-        Ok(found) => found,
-        Err(refusal) => return *refusal,
-    };
+) -> Result<Response, Refused> {
+    let (key, found) = found(&shared, &connection, &headers, &key).await?;
     let reader = Reader {
         found,
         next: usize::try_from(after).unwrap_or(usize::MAX),
@@ -301,7 +282,7 @@ async fn events(
         Some((Ok::<_, Infallible>(text), reader))
     });
     let kind = (header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
-    ([kind], Body::from_stream(lines)).into_response()
+    Ok(([kind], Body::from_stream(lines)).into_response())
 }
 
 /// One who reads a record.
@@ -370,30 +351,16 @@ async fn output(
     headers: HeaderMap,
     Path((key, rank, stream)): Path<(String, usize, String)>,
     Query(From { from, follow }): Query<From>,
-) -> Response {
-    let by = match shared.asker(&connection, &headers).await {
-        Ok(by) => by,
-        Err(refusal) => return *refusal,
-    };
-    let (key, found) = match found(&shared, &by, &key).await {
-        Ok(found) => found,
-        Err(refusal) => return *refusal,
-    };
+) -> Result<Response, Refused> {
+    let (key, found) = found(&shared, &connection, &headers, &key).await?;
     let stream = match stream.as_str() {
         "stdout" => Stream::Stdout,
         "stderr" => Stream::Stderr,
-        _ => {
-            return refuse(
-                StatusCode::NOT_FOUND,
-                "no-such-stream",
-                "a stream is `stdout` or `stderr`".to_owned(),
-                None,
-            );
-        }
+        _ => return Err(refuse(StatusCode::NOT_FOUND, "no-such-stream", "a stream is `stdout` or `stderr`", None)),
     };
     if rank >= found.ranks {
         let message = format!("there is no local rank {rank} among {}", found.ranks);
-        return refuse(StatusCode::NOT_FOUND, "no-such-rank", message, None);
+        return Err(refuse(StatusCode::NOT_FOUND, "no-such-rank", message, None));
     }
     let file = spool_file(&shared.spool, &key, rank, stream);
     let bytes = stream::unfold(Spooled { file, at: from, found, follow }, |mut spooled| async {
@@ -401,7 +368,7 @@ async fn output(
         Some((Ok::<_, Infallible>(bytes), spooled))
     });
     let kind = (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    ([kind], Body::from_stream(bytes)).into_response()
+    Ok(([kind], Body::from_stream(bytes)).into_response())
 }
 
 /// One who reads a rank's output.

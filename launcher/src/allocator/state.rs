@@ -271,14 +271,7 @@ impl State {
             }
             Asked::Allocate { view, bootstrap_addr, hosts, client_context, terms } => {
                 let trace_id = client_context.map(|context| context.trace_id);
-                let (terms, launch) = match terms {
-                    Some(terms) => {
-                        let Terms { launch, .. } = &*terms;
-                        let launch = launch.clone();
-                        (Some(terms), launch)
-                    }
-                    None => (None, None),
-                };
+                let launch = terms.as_ref().and_then(|terms| terms.launch.clone());
                 let request = Request { view, bootstrap_addr, hosts, trace_id, launch };
                 self.allocate(by, request, terms.as_deref(), now, actions)
             }
@@ -403,6 +396,9 @@ impl State {
 
     /// Opens what waits for nobody any more.
     fn open_next(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        if self.held.values().all(|held| held.is_open_asked) {
+            return;
+        }
         let in_the_way: BTreeSet<AllocKey> =
             self.held.values().filter(|held| !held.is_told()).map(|held| held.key.clone()).collect();
         for held in self.held.values_mut() {

@@ -24,6 +24,9 @@ const ROUNDS: usize = 21;
 /// Longest wait for a launch to have all its ranks.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
+/// The most memory that a process had.
+const PEAK: &str = "VmHWM";
+
 /// A file system in memory, on every Linux that ranks can use for data loaders.
 const MEMORY: &str = "/dev/shm";
 
@@ -114,22 +117,24 @@ fn wait_for_ranks(launcher: &Child, ranks: usize) -> Option<f64> {
         if let [guard] = guards[..]
             && children(guard).len() == ranks
         {
-            return Some(peak_mib(launcher.id())? + peak_mib(guard)?);
+            return Some(memory_mib(launcher.id(), PEAK)? + memory_mib(guard, PEAK)?);
         }
         std::thread::yield_now();
     }
     None
 }
 
-fn children(pid: u32) -> Vec<u32> {
+/// The processes that a process of one thread has started.
+pub(super) fn children(pid: u32) -> Vec<u32> {
     let text = fs_err::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
 }
 
-fn peak_mib(pid: u32) -> Option<f64> {
+/// A line of a process's memory, such as `VmHWM`, in MiB.
+pub(super) fn memory_mib(pid: u32, line: &str) -> Option<f64> {
     let text = fs_err::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
-    let kib: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    let value = text.lines().find_map(|other| other.strip_prefix(line)?.strip_prefix(':'))?;
+    let kib: f64 = value.split_whitespace().next()?.parse().ok()?;
     Some(kib / 1024.0)
 }
 

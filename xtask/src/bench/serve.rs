@@ -17,6 +17,7 @@ use torchlift::clock::Clock;
 use torchlift::process::spawn;
 use torchlift_schema::exit_code;
 
+use super::launch::{children, memory_mib};
 use super::{Bound, Figure, median_ms};
 use crate::error::CommandError;
 
@@ -144,7 +145,8 @@ impl Allocator {
         reads.until(r#""Running""#, 1)?;
         let guards = children(self.child.id());
         let all = guards.iter().copied().chain([self.child.id()]);
-        let mib = all.map(resident_mib).sum::<io::Result<f64>>()?;
+        let mib = all.map(|pid| memory_mib(pid, "VmRSS")).sum::<Option<f64>>();
+        let mib = mib.ok_or_else(|| io::Error::other("the kernel tells of no resident memory"))?;
         asks.ask("\"Stop\"")?;
         reads.until(r#""Done""#, 1)?;
         Ok(mib)
@@ -243,22 +245,10 @@ impl Http {
     }
 }
 
-fn children(pid: u32) -> Vec<u32> {
-    let text = fs_err::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
-}
-
 /// Whether a process has ended, whoever has yet to wait for it.
 fn is_gone(pid: u32) -> bool {
     match fs_err::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('Z')),
         Err(_) => true,
     }
-}
-
-fn resident_mib(pid: u32) -> io::Result<f64> {
-    let text = fs_err::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = text.lines().find(|line| line.starts_with("VmRSS:"));
-    let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok());
-    kib.map(|kib| kib / 1024.0).ok_or_else(|| io::Error::other("the kernel tells of no resident memory"))
 }

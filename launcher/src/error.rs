@@ -35,6 +35,18 @@ pub enum CommandError {
     },
 }
 
+/// An error with all its causes, on one line: for those who get one text.
+pub fn one_line(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
 impl CommandError {
     /// A failure without a cause or a hint.
     pub fn new(exit_code: u8, message: impl Into<String>) -> Self {

@@ -24,7 +24,9 @@ use torchlift_schema::{ChannelAddr, RemoteProcessProcStateMessage as Told};
 use super::engine::{Engine, Host, OpenError};
 use super::record::Record;
 use super::state::{Action, Asker, Holder, Input, Refusal, Reply, Request, Rules, State};
+use crate::channel::dial::Dialler;
 use crate::clock::Clock;
+use crate::error::one_line;
 use crate::process::handle::Household;
 use crate::process::readiness::Readiness;
 use crate::process::signal::Signals;
@@ -128,6 +130,7 @@ pub(crate) struct Server {
     state: State,
     incarnation: String,
     host: Host,
+    dialler: Dialler,
     clock: Clock,
     kept: BTreeMap<AllocKey, Kept>,
     by_token: BTreeMap<u64, AllocKey>,
@@ -143,11 +146,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// An allocator by these rules. Has to be made within a runtime, and there may be one in a process.
+    /// An allocator by these rules, which dials clients with an address of their own as this one. Has to be made within a runtime, and there may be one in a process.
     ///
     /// # Errors
     /// When the system has no epoll or no signals for it.
-    pub(crate) fn new(rules: Rules, host: Host) -> io::Result<Self> {
+    pub(crate) fn new(rules: Rules, host: Host, dialler: Dialler) -> io::Result<Self> {
         let signals = Signals::listen().map_err(io::Error::from)?;
         let signals = signals.ok_or_else(|| io::Error::other("another run is going on in this process"))?;
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(io::Error::from)?;
@@ -158,6 +161,7 @@ impl Server {
             incarnation: rules.incarnation.clone(),
             state: State::new(rules, clock.now()),
             host,
+            dialler,
             clock,
             kept: BTreeMap::new(),
             by_token: BTreeMap::new(),
@@ -325,12 +329,18 @@ impl Server {
             Action::Refuse { bootstrap_addr, messages } => {
                 let record = Record::new();
                 messages.into_iter().for_each(|message| record.append(message));
-                tokio::spawn(deliver::all(bootstrap_addr, self.incarnation.clone(), record, None));
+                tokio::spawn(deliver::all(
+                    self.dialler.clone(),
+                    bootstrap_addr,
+                    self.incarnation.clone(),
+                    record,
+                    None,
+                ));
             }
             Action::Hold { key, owner, world, request } => self.hold(key, owner, world, *request),
             Action::Open { key } => {
                 if let Err(error) = self.open(&key) {
-                    inputs.push_back(Input::NotOpened { key, why: told(&error) });
+                    inputs.push_back(Input::NotOpened { key, why: one_line(&error) });
                 }
             }
             Action::Close { key } => {
@@ -359,7 +369,8 @@ impl Server {
         if request.bootstrap_addr != ChannelAddr::Caller {
             let told = deliver::Told { key: key.clone(), handle: self.handle.clone() };
             let to = request.bootstrap_addr.clone();
-            tokio::spawn(deliver::all(to, world.0.clone(), record.clone(), Some(told)));
+            let (dialler, session) = (self.dialler.clone(), world.0.clone());
+            tokio::spawn(deliver::all(dialler, to, session, record.clone(), Some(told)));
         }
         self.by_token.insert(token, key.clone());
         self.kept.insert(key, Kept { record, owner, world, request, engine: None, token, output });
@@ -380,16 +391,4 @@ impl Server {
             kept.record.append(message);
         }
     }
-}
-
-/// An error with all its causes, on one line: a client gets one text.
-fn told(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

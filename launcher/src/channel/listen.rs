@@ -1,17 +1,24 @@
 //! Serving a channel: who may connect, and what is known of whoever does.
 
+use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::UnixStream as BlockingUnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::task::Poll;
 
+use nix::errno::Errno;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::geteuid;
 use tokio::net::{TcpListener, UnixListener};
 use torchlift_schema::ChannelAddr;
-use torchlift_schema::addr::UnixAddr;
+use torchlift_schema::addr::{HostPort, UnixAddr};
 
 use super::BoxStream;
+use super::tls::Stranger;
+use crate::keys::Credentials;
 
 /// Why a channel cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +36,23 @@ pub(crate) enum ListenError {
     NotLoopback {
         /// The address.
         addr: ChannelAddr,
+    },
+    /// A name that leads nowhere.
+    #[error("`{addr}` cannot be served: its name leads to no address")]
+    Unresolved {
+        /// The address.
+        addr: ChannelAddr,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// An address of another machine.
+    #[error("`{addr}` cannot be served: {} of another machine", shown(.found))]
+    Elsewhere {
+        /// The address.
+        addr: ChannelAddr,
+        /// What its name leads to.
+        found: Vec<SocketAddr>,
     },
     /// Somebody serves there.
     #[error("`{addr}` is served already")]
@@ -66,7 +90,10 @@ impl ListenError {
     pub(crate) fn hint(&self) -> &'static str {
         match self {
             Self::Kind { .. } | Self::NotLoopback { .. } => {
-                "listen on `unix:PATH`, `unix:@NAME` or `tcp:127.0.0.1:PORT`"
+                "listen on `unix:PATH`, `unix:@NAME`, `tcp:127.0.0.1:PORT` or `tls:HOST:PORT`"
+            }
+            Self::Unresolved { .. } | Self::Elsewhere { .. } => {
+                "listen on an address of this machine, or on `tls:0.0.0.0:PORT` for all of them; clients may dial any name that is in the certificate"
             }
             Self::Taken { .. } => "stop the other one, or choose another address",
             Self::NoSocket { .. } => "choose another path, or move away what is there",
@@ -88,6 +115,15 @@ pub(crate) struct Listener {
 enum Kind {
     Unix(UnixListener),
     Tcp(TcpListener),
+    Tls(Vec<TcpListener>, Arc<Credentials>),
+}
+
+/// Whoever connected.
+pub(crate) enum Arrival {
+    /// Somebody of whom this is known.
+    Known(BoxStream, Proof),
+    /// Somebody who has yet to show a certificate.
+    Stranger(Stranger),
 }
 
 /// What a connection proves of its other end.
@@ -100,11 +136,12 @@ pub(crate) enum Proof {
 }
 
 impl Listener {
-    /// Serves this address. A socket's file has mode 0600 from its first moment, and one that nobody serves any more is replaced.
+    /// Serves this address, one of TLS with these keys. A socket's file has mode 0600 from its first moment, and one that nobody
+    /// serves any more is replaced.
     ///
     /// # Errors
     /// When the address is none to serve, is served, or the system refuses it.
-    pub(crate) async fn bind(addr: &ChannelAddr) -> Result<Self, ListenError> {
+    pub(crate) async fn bind(addr: &ChannelAddr, credentials: Option<Arc<Credentials>>) -> Result<Self, ListenError> {
         let system = |source| ListenError::System { addr: addr.clone(), source };
         let refused = |why| Err(ListenError::Kind { addr: addr.clone(), why });
         match addr {
@@ -141,7 +178,12 @@ impl Listener {
                 }
                 Err(error) => Err(system(error)),
             },
-            ChannelAddr::Tls(_) => refused("TLS is not there yet"),
+            ChannelAddr::Tls(to) => {
+                let Some(credentials) = credentials else { return refused("there are no keys to show") };
+                let (bound, port) = everywhere(addr, to).await?;
+                let to = HostPort::new(to.host(), port).map_err(|error| system(io::Error::other(error)))?;
+                Ok(Self { kind: Kind::Tls(bound, credentials), addr: ChannelAddr::Tls(to), file: None })
+            }
             ChannelAddr::MetaTls(_) => refused("it is the publisher's own"),
             ChannelAddr::Local(_) => refused("it is within a process"),
             ChannelAddr::Caller => refused("it is the way back of a connection"),
@@ -153,24 +195,37 @@ impl Listener {
         &self.addr
     }
 
+    /// Whether whoever connects is a stranger.
+    pub(crate) fn meets_strangers(&self) -> bool {
+        matches!(self.kind, Kind::Tls(..))
+    }
+
     /// The next connection. One of another user is closed without a word and not told of.
     ///
     /// # Errors
     /// When the system has no room for another one; that passes.
-    pub(crate) async fn accept(&self) -> io::Result<(BoxStream, Proof)> {
+    pub(crate) async fn accept(&self) -> io::Result<Arrival> {
         loop {
             match &self.kind {
                 Kind::Unix(listener) => {
                     let (stream, _) = listener.accept().await?;
                     let uid = stream.peer_cred()?.uid();
                     if uid == geteuid().as_raw() {
-                        return Ok((Box::new(stream), Proof::User(uid)));
+                        return Ok(Arrival::Known(Box::new(stream), Proof::User(uid)));
                     }
                 }
                 Kind::Tcp(listener) => {
                     let (stream, _) = listener.accept().await?;
                     stream.set_nodelay(true)?;
-                    return Ok((Box::new(stream), Proof::Nothing));
+                    return Ok(Arrival::Known(Box::new(stream), Proof::Nothing));
+                }
+                Kind::Tls(listeners, credentials) => {
+                    let any = poll_fn(|context| {
+                        let mut ready = listeners.iter().map(|listener| listener.poll_accept(context));
+                        ready.find(Poll::is_ready).unwrap_or(Poll::Pending)
+                    });
+                    let (stream, peer) = any.await?;
+                    return Ok(Arrival::Stranger(Stranger::new(stream, peer, credentials)));
                 }
             }
         }
@@ -183,6 +238,44 @@ impl Drop for Listener {
             let _ = fs_err::remove_file(file);
         }
     }
+}
+
+/// Listens on every address of this machine that a name leads to, at one port.
+async fn everywhere(addr: &ChannelAddr, to: &HostPort) -> Result<(Vec<TcpListener>, u16), ListenError> {
+    let resolved = tokio::net::lookup_host((to.host(), to.port())).await;
+    let mut found: Vec<_> =
+        resolved.map_err(|source| ListenError::Unresolved { addr: addr.clone(), source })?.collect();
+    found.sort();
+    found.dedup();
+    let (mut bound, mut port) = (Vec::new(), to.port());
+    for one in &mut found {
+        // The first of them has the system choose, the others follow.
+        one.set_port(port);
+        match TcpListener::bind(*one).await {
+            Ok(listener) => {
+                port =
+                    listener.local_addr().map_err(|source| ListenError::System { addr: addr.clone(), source })?.port();
+                bound.push(listener);
+            }
+            // A name may have addresses of several machines, and of a protocol that this one has not.
+            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {}
+            Err(error) if error.raw_os_error() == Some(Errno::EAFNOSUPPORT as i32) => {}
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                return Err(ListenError::Taken { addr: addr.clone() });
+            }
+            Err(source) => return Err(ListenError::System { addr: addr.clone(), source }),
+        }
+    }
+    match bound.is_empty() {
+        true => Err(ListenError::Elsewhere { addr: addr.clone(), found }),
+        false => Ok((bound, port)),
+    }
+}
+
+fn shown(found: &[SocketAddr]) -> String {
+    let shown: Vec<_> = found.iter().map(|one| format!("`{}`", one.ip())).collect();
+    let verb = if found.len() == 1 { "is" } else { "are" };
+    format!("{} {verb}", shown.join(", "))
 }
 
 /// Makes sure that a socket's file can be made: its folder is there and nobody else's, and nobody serves the path.

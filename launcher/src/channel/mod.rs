@@ -1,11 +1,12 @@
 //! Channels: from an address to a stream of bytes, served or dialled, and the order of messages over it.
 //!
-//! Owns which addresses may be used how: a Unix socket by its own user, plain TCP on loopback and with a token. Must not know
-//! what the messages say.
+//! Owns which addresses may be used how: a Unix socket by its own user, plain TCP on loopback and with a token, TLS by those
+//! who have a certificate for it. Must not know what the messages say.
 
 pub(crate) mod dial;
 pub(crate) mod listen;
 pub(crate) mod sequence;
+pub(crate) mod tls;
 pub(crate) mod token;
 
 use tokio::io::{AsyncRead, AsyncWrite};

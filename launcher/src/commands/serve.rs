@@ -1,41 +1,33 @@
 //! `serve`: an allocator for clients that come over a channel.
+//!
+//! Owns what it is told and what it needs; `door` lets connections in.
+
+mod door;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
-use tokio::sync::{Semaphore, watch};
 use torchlift_schema::{ChannelAddr, exit_code};
 
-use super::{Context, lookup};
+use super::{Context, keys, lookup};
 use crate::allocator::engine::Host;
-use crate::allocator::server::{Connection, Handle, Server, Sessions, router};
+use crate::allocator::server::Server;
 use crate::allocator::state::Rules;
-use crate::channel::listen::{ListenError, Listener, Proof};
+use crate::channel::dial::Dialler;
+use crate::channel::listen::{ListenError, Listener};
 use crate::channel::{BoxStream, token};
 use crate::clock;
 use crate::env_vars;
 use crate::error::CommandError;
+use crate::keys::{Credentials, KeysError, Wanted};
 use crate::plan;
 use crate::report::console;
+use door::Door;
 
-/// Connections that are open at once; more wait until one closes.
-const CONNECTIONS: usize = 256;
-/// Requests that one connection has open at once.
-const STREAMS: u32 = 256;
-/// Time in which the head of a request has to be there.
-const HEAD: Duration = Duration::from_secs(10);
-/// Pause after the system had no room for another connection.
-const NO_ROOM: Duration = Duration::from_millis(100);
-/// Time in which open requests may end once the allocator has.
-const LAST_WORDS: Duration = Duration::from_millis(500);
 /// What stands on stdout before the connection: whatever a login shell prints comes before it.
 const MARKER: &str = "torchlift-serve 1\n";
 
@@ -46,7 +38,7 @@ const MARKER: &str = "torchlift-serve 1\n";
 #[derive(Clone, Debug, Args)]
 #[command(group = clap::ArgGroup::new("where").required(true).multiple(true))]
 pub(crate) struct ServeArgs {
-    /// Serve this address: `unix:PATH`, `unix:@NAME` or `tcp:127.0.0.1:PORT`; may be given several times
+    /// Serve this address: `unix:PATH`, `unix:@NAME`, `tcp:127.0.0.1:PORT` or `tls:HOST:PORT`; may be given several times
     #[arg(long, value_name = "ADDR", group = "where")]
     pub listen: Vec<ChannelAddr>,
     /// Serve one connection, on stdin and stdout, and end with it
@@ -70,6 +62,9 @@ pub(crate) struct ServeArgs {
     /// The file with the secret that a client has to show over TCP; made where it is missing
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// The folder of keys, for `tls:` [default: `$XDG_CONFIG_HOME/torchlift/keys`, else `~/.config/torchlift/keys`]
+    #[arg(long, value_name = "DIR")]
+    pub keys: Option<PathBuf>,
     /// Where the ranks' output is kept [default: `$XDG_STATE_HOME/torchlift/allocations`]
     #[arg(long, value_name = "DIR")]
     pub spool: Option<PathBuf>,
@@ -81,6 +76,8 @@ pub(crate) struct ServeArgs {
 /// When what it needs cannot be had; then nothing was served.
 pub(crate) fn run(args: &ServeArgs, context: &Context) -> Result<u8, CommandError> {
     let token = token(args)?;
+    let credentials = credentials(args, context)?;
+    let dialler = dialler(args, context, &credentials)?;
     let host = host(args, context)?;
     let rules = Rules {
         incarnation: plan::run_id(clock::wall(), std::process::id()),
@@ -93,7 +90,7 @@ pub(crate) fn run(args: &ServeArgs, context: &Context) -> Result<u8, CommandErro
         .enable_all()
         .build()
         .map_err(|error| system("the runtime cannot be started", error))?;
-    let served = runtime.block_on(serve(args, rules, host, token));
+    let served = runtime.block_on(serve(args, credentials, dialler, rules, host, token));
     // A read of stdin that nobody answers any more must not be waited for.
     runtime.shutdown_background();
     served.map(|()| exit_code::OK)
@@ -119,6 +116,49 @@ fn token(args: &ServeArgs) -> Result<Option<String>, CommandError> {
         (None, true) => Err(usage("`tcp:` needs `--token-file`: a connection over it proves nothing".to_owned())
             .hint("give `--token-file FILE`; it is made where it is missing, and clients show what is in it")),
         (None, false) => Ok(None),
+    }
+}
+
+/// The keys to serve each address with; none for an address that is served without.
+fn credentials(args: &ServeArgs, context: &Context) -> Result<Vec<Option<Arc<Credentials>>>, CommandError> {
+    let credentials = |addr: &ChannelAddr| {
+        let ChannelAddr::Tls(to) = addr else { return Ok(None) };
+        let folder = keys::folder(args.keys.as_deref(), context)?;
+        match Credentials::serving(&folder, to.host()) {
+            Ok(credentials) => Ok(Some(Arc::new(credentials))),
+            Err(error) => Err(without_keys(&format!("`{addr}` cannot be served"), error)),
+        }
+    };
+    args.listen.iter().map(credentials).collect()
+}
+
+/// What dials clients that have an address of their own. Whoever names no keys and serves without them needs none.
+fn dialler(
+    args: &ServeArgs,
+    context: &Context,
+    credentials: &[Option<Arc<Credentials>>],
+) -> Result<Dialler, CommandError> {
+    match (credentials.iter().flatten().next(), &args.keys) {
+        (Some(credentials), _) => Ok(Dialler::new(Arc::clone(credentials)).for_http1()),
+        (None, Some(named)) => {
+            let folder = keys::folder(Some(named), context)?;
+            let credentials = Credentials::open(&folder, Wanted::host(None));
+            let credentials =
+                credentials.map_err(|error| without_keys("no client can be dialled over `tls:`", error))?;
+            Ok(Dialler::new(Arc::new(credentials)).for_http1())
+        }
+        (None, None) => Ok(Dialler::plain()),
+    }
+}
+
+fn without_keys(what: &str, error: KeysError) -> CommandError {
+    match error {
+        // Where the authority is there are the keys of several hosts.
+        KeysError::Choice { ref found, .. } if found.contains(',') => {
+            let error = keys::failed(what, error);
+            error.hint("listen by the name of one, `tls:HOST:PORT`, or name the folder of one with `--keys DIR`")
+        }
+        other => keys::failed(what, other),
     }
 }
 
@@ -164,22 +204,21 @@ fn host(args: &ServeArgs, context: &Context) -> Result<Host, CommandError> {
     })
 }
 
-async fn serve(args: &ServeArgs, rules: Rules, host: Host, token: Option<String>) -> Result<(), CommandError> {
+async fn serve(
+    args: &ServeArgs,
+    credentials: Vec<Option<Arc<Credentials>>>,
+    dialler: Dialler,
+    rules: Rules,
+    host: Host,
+    token: Option<String>,
+) -> Result<(), CommandError> {
     let mut listeners = Vec::new();
-    for addr in &args.listen {
-        listeners.push(Listener::bind(addr).await.map_err(not_served)?);
+    for (addr, credentials) in args.listen.iter().zip(credentials) {
+        listeners.push(Listener::bind(addr, credentials).await.map_err(not_served)?);
     }
     let spool = Spool::make(host.spool.clone())?;
-    let server = Server::new(rules, host).map_err(|error| system("the allocator cannot be started", error))?;
-    let (handle, sessions) = (server.handle(), Sessions::default());
-    let door = Arc::new(Door {
-        router: router(handle.clone(), sessions.clone(), token, spool.0.clone()),
-        handle,
-        sessions,
-        numbers: AtomicU64::new(0),
-        room: Arc::new(Semaphore::new(CONNECTIONS)),
-        is_over: watch::Sender::new(false),
-    });
+    let server = Server::new(rules, host, dialler).map_err(|error| system("the allocator cannot be started", error))?;
+    let door = Arc::new(Door::new(server.handle(), token, spool.0.clone()));
     let mut accepting = Vec::new();
     for listener in listeners {
         console::print(&format!("serving `{}`\n", listener.addr()));
@@ -188,18 +227,13 @@ async fn serve(args: &ServeArgs, rules: Rules, host: Host, token: Option<String>
     if args.stdio {
         let stream = marked_stdio().map_err(|error| system("stdout cannot be written", error))?;
         let door = Arc::clone(&door);
-        tokio::spawn(async move {
-            door.attend(stream, Some("stdio".to_owned())).await;
-            door.handle.leave().await;
-        });
+        tokio::spawn(async move { door.attend_only(stream, "stdio").await });
     }
     let ran = server.run().await;
     for listener in &accepting {
         listener.abort();
     }
-    // Answers that are on their way leave; connections that nobody uses are closed.
-    door.is_over.send_replace(true);
-    let _ = tokio::time::timeout(LAST_WORDS, door.room.acquire_many(CONNECTIONS as u32)).await;
+    door.close().await;
     ran.map_err(|error| system("the allocator cannot go on", error))
 }
 
@@ -240,62 +274,4 @@ fn marked_stdio() -> io::Result<BoxStream> {
     stdout.write_all(MARKER.as_bytes())?;
     stdout.flush()?;
     Ok(Box::new(tokio::io::join(tokio::io::stdin(), tokio::io::stdout())))
-}
-
-/// What lets connections in.
-struct Door {
-    router: axum::Router,
-    handle: Handle,
-    sessions: Sessions,
-    numbers: AtomicU64,
-    room: Arc<Semaphore>,
-    /// Whether the allocator has ended.
-    is_over: watch::Sender<bool>,
-}
-
-impl Door {
-    async fn accept_from(self: Arc<Self>, listener: Listener) {
-        loop {
-            let Ok(place) = Arc::clone(&self.room).acquire_owned().await else { return };
-            match listener.accept().await {
-                Ok((stream, proof)) => {
-                    let owner = match proof {
-                        Proof::User(uid) => Some(format!("user {uid}")),
-                        Proof::Nothing => None,
-                    };
-                    let door = Arc::clone(&self);
-                    tokio::spawn(async move {
-                        door.attend(stream, owner).await;
-                        drop(place);
-                    });
-                }
-                // Too many open files, most likely: that passes.
-                Err(_) => tokio::time::sleep(NO_ROOM).await,
-            }
-        }
-    }
-
-    /// Answers the requests of one connection until it is closed.
-    async fn attend(&self, stream: BoxStream, owner: Option<String>) {
-        let connection = Connection::new(self.numbers.fetch_add(1, Ordering::Relaxed) + 1, owner);
-        let router = self.router.clone().layer(axum::Extension(Arc::clone(&connection)));
-        let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
-        builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS);
-        // What a client does wrong is answered; what its connection does wrong ends it.
-        let served = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-        tokio::pin!(served);
-        let mut watch = self.is_over.subscribe();
-        let is_over = async {
-            let _ = watch.wait_for(|is_over| *is_over).await;
-        };
-        tokio::select! {
-            _ = served.as_mut() => {}
-            () = is_over => {
-                served.as_mut().graceful_shutdown();
-                let _ = served.await;
-            }
-        }
-        connection.closed(&self.sessions, &self.handle).await;
-    }
 }

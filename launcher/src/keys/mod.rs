@@ -2,7 +2,7 @@
 //!
 //! Purpose, by file: [`role`] says what a certificate may do; [`place`] where keys lie; [`index`] what there is; [`check`] what
 //! is wrong with it. With the feature `net`, `authority` signs, [`change`] does what `torchlift keys` asks for, [`identity`] is
-//! what one side of a connection presents and trusts, and [`tls`] makes connections of it.
+//! what one side of a connection presents and trusts, [`credentials`] follows its files, and [`tls`] makes connections of it.
 //! What the doctor reads needs no `net`: nothing of an index, a mode or a date is cryptography.
 //! Must not print or read the environment.
 
@@ -11,6 +11,8 @@ mod authority;
 #[cfg(feature = "net")]
 pub mod change;
 pub mod check;
+#[cfg(feature = "net")]
+pub mod credentials;
 mod disk;
 pub mod error;
 #[cfg(feature = "net")]
@@ -21,6 +23,8 @@ pub mod role;
 #[cfg(feature = "net")]
 pub mod tls;
 
+#[cfg(feature = "net")]
+pub use credentials::Credentials;
 pub use error::KeysError;
 #[cfg(feature = "net")]
 pub use identity::{Identity, Wanted};

@@ -24,6 +24,8 @@ pub(crate) struct Allocator {
     stderr: BufReader<ChildStderr>,
     /// How `curl` gets there.
     target: Vec<String>,
+    /// What its addresses begin with.
+    base: &'static str,
     /// What it said that it serves.
     pub(crate) serving: Vec<String>,
 }
@@ -82,7 +84,7 @@ impl Setup {
             let addr = line.strip_prefix("serving `").and_then(|rest| rest.strip_suffix("`\n"));
             serving.push(addr.unwrap_or_else(|| panic!("{line}")).to_owned());
         }
-        Allocator { _root: self.root, folder: self.folder, child, stderr, target, serving }
+        Allocator { _root: self.root, folder: self.folder, child, stderr, target, base: "http://allocator", serving }
     }
 
     /// Runs to its end: exit code and stderr.
@@ -117,6 +119,19 @@ impl Allocator {
         self.target = target.iter().map(|word| (*word).to_owned()).collect();
     }
 
+    /// From now on over TLS, by these arguments; `base` is what addresses begin with.
+    pub(crate) fn reach_over_tls(&mut self, base: &'static str, target: &[&str]) {
+        self.base = base;
+        self.reach(target);
+    }
+
+    /// The next line that it says.
+    pub(crate) fn says(&mut self) -> String {
+        let mut line = String::new();
+        self.stderr.read_line(&mut line).unwrap();
+        line
+    }
+
     fn curl(&self, args: &[&str]) -> Command {
         let mut command = Command::new("curl");
         command.args(["-sS", "--http2-prior-knowledge", "--max-time", CURL_LIMIT]).args(&self.target).args(args);
@@ -126,7 +141,7 @@ impl Allocator {
 
     /// A request to its end; `args` go to `curl`.
     pub(crate) fn request(&self, path: &str, args: &[&str], body: Option<&[u8]>) -> Answer {
-        let url = format!("http://allocator{path}");
+        let url = format!("{}{path}", self.base);
         let mut command = self.curl(args);
         if body.is_some() {
             command.args(["--data-binary", "@-"]);
@@ -163,7 +178,7 @@ impl Allocator {
     pub(crate) fn follow(&self, session: &str, key: &str, after: u64) -> Events {
         let (session, url) = (
             format!("torchlift-session: {session}"),
-            format!("http://allocator/v1/allocations/{key}/events?after={after}"),
+            format!("{}/v1/allocations/{key}/events?after={after}", self.base),
         );
         Events::of(self.curl(&["-N", "-H", &session, &url]))
     }
@@ -171,19 +186,10 @@ impl Allocator {
     /// Asks for an allocation and follows its record, over one connection so that the session is never without one.
     pub(crate) fn follow_after(&self, session: &str, message: &Value, key: &str) -> Events {
         let header = format!("torchlift-session: {session}");
-        let url = format!("http://allocator/v1/allocations/{key}/events");
+        let url = format!("{}/v1/allocations/{key}/events", self.base);
+        let control = format!("{}/v1/control", self.base);
         let body = message.to_string();
-        let first = [
-            "-N",
-            "--http1.1",
-            "-o",
-            "/dev/null",
-            "-H",
-            &header,
-            "--data-binary",
-            &body,
-            "http://allocator/v1/control",
-        ];
+        let first = ["-N", "--http1.1", "-o", "/dev/null", "-H", &header, "--data-binary", &body, &control];
         let mut command = self.curl(&first);
         // The second request of the same `curl` goes over the same connection.
         command.args(["--next", "-sSN", "--http1.1", "-H", &header]).args(&self.target).arg(&url);

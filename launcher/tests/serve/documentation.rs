@@ -1,11 +1,11 @@
-//! The examples of `docs/protocol.md`, run as they stand.
+//! The examples of `docs/protocol.md` and `docs/keys.md`, run as they stand.
 
 use std::process::{Command, Stdio};
 
 use crate::allocator::setup;
 
-/// The commands of the page's `console` blocks, each with what it prints.
-fn examples(page: &str) -> Vec<(String, String)> {
+/// The commands of a page's `console` blocks, each with what it prints.
+pub(crate) fn examples(page: &str) -> Vec<(String, String)> {
     let mut examples = Vec::new();
     for block in page.split("```console\n").skip(1) {
         let block = block.split("```").next().unwrap();

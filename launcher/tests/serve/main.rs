@@ -9,3 +9,4 @@ mod dialled;
 mod documentation;
 mod loss;
 mod output;
+mod tls;

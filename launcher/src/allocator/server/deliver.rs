@@ -20,7 +20,9 @@ use super::Handle;
 use super::routes::{SEQUENCE, SESSION};
 use crate::allocator::record::Record;
 use crate::allocator::state::Input;
-use crate::channel::dial::dial;
+use crate::channel::dial::Dialler;
+use crate::error::one_line;
+use crate::report::console;
 
 /// Time in which a message has to be acknowledged; the published default.
 pub(crate) const DELIVERY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -42,8 +44,8 @@ pub(super) struct Told {
 }
 
 /// Delivers a record to its end.
-pub(super) async fn all(to: ChannelAddr, session: String, record: Record, told: Option<Told>) {
-    let mut client = Client { to, session, connection: None };
+pub(super) async fn all(dialler: Dialler, to: ChannelAddr, session: String, record: Record, told: Option<Told>) {
+    let mut client = Client { dialler, to, session, connection: None };
     let mut grown = record.watch();
     let mut next = 0;
     loop {
@@ -56,8 +58,8 @@ pub(super) async fn all(to: ChannelAddr, session: String, record: Record, told: 
                 // Nobody writes it any more.
                 Ok(Err(_)) => return,
                 Err(_) => {
-                    if client.deliver(None, &State::HeartBeat).await.is_err() {
-                        return undeliverable(told).await;
+                    if let Err(gone) = client.deliver(None, &State::HeartBeat).await {
+                        return undeliverable(&client.to, gone, told).await;
                     }
                 }
             }
@@ -74,12 +76,17 @@ pub(super) async fn all(to: ChannelAddr, session: String, record: Record, told: 
                     return;
                 }
             }
-            Err(_) => return undeliverable(told).await,
+            Err(gone) => return undeliverable(&client.to, gone, told).await,
         }
     }
 }
 
-async fn undeliverable(told: Option<Told>) {
+async fn undeliverable(to: &ChannelAddr, Gone { why }: Gone, told: Option<Told>) {
+    if let Some(why) = why {
+        console::print(&console::warning(&format!(
+            "the client at `{to}` cannot be told what becomes of its ranks: {why}"
+        )));
+    }
     if let Some(Told { key, handle }) = told {
         handle.tell(Input::Undeliverable { key }).await;
     }
@@ -87,35 +94,50 @@ async fn undeliverable(told: Option<Told>) {
 
 /// A client that is dialled.
 struct Client {
+    dialler: Dialler,
     to: ChannelAddr,
     session: String,
     connection: Option<SendRequest<Full<Bytes>>>,
 }
 
 /// The client will never take it.
-struct Gone;
+struct Gone {
+    /// Why not; none when it wants it no more.
+    why: Option<String>,
+}
 
 impl Client {
     /// Delivers one message within its time; gives the number that the client expects in its place, if it expects another.
     async fn deliver(&mut self, number: Option<u64>, message: &State) -> Result<Option<u64>, Gone> {
-        let Ok(body) = serde_json::to_vec(message).map(Bytes::from) else { return Err(Gone) };
+        let Ok(body) = serde_json::to_vec(message).map(Bytes::from) else {
+            return Err(Gone { why: Some("the message has no text".to_owned()) });
+        };
         let until = Instant::now() + DELIVERY_TIMEOUT;
         let mut pause = FIRST_PAUSE;
+        let mut why = "it does not answer".to_owned();
         loop {
             match timeout_at(until, self.post(number, body.clone())).await {
                 Ok(Ok((status, _))) if status.is_success() => return Ok(None),
                 Ok(Ok((StatusCode::CONFLICT, text))) => match serde_json::from_slice(&text) {
                     Ok(ControlReply::Gap { expected }) => return Ok(Some(expected)),
-                    _ => return Err(Gone),
+                    _ => return Err(Gone { why: None }),
                 },
-                Ok(Ok((status, _))) if status.is_client_error() => return Err(Gone),
-                Ok(Err(error)) if error.kind() == io::ErrorKind::Unsupported => return Err(Gone),
-                Ok(_) => {}
-                Err(_) => return Err(Gone),
+                Ok(Ok((status, _))) if status.is_client_error() => return Err(Gone { why: None }),
+                Ok(Err(error)) if error.kind() == io::ErrorKind::Unsupported => {
+                    return Err(Gone { why: Some(error.to_string()) });
+                }
+                Ok(Err(error)) => {
+                    why = match self.dialler.refusal(&self.to, &error) {
+                        Some(refusal) => format!("{refusal}; {}", refusal.next),
+                        None => one_line(&error),
+                    }
+                }
+                Ok(Ok((status, _))) => why = format!("it answered {status}"),
+                Err(_) => return Err(Gone { why: Some(why) }),
             }
             self.connection = None;
             if Instant::now() + pause >= until {
-                return Err(Gone);
+                return Err(Gone { why: Some(why) });
             }
             sleep(pause).await;
             pause = (pause * 2).min(LAST_PAUSE);
@@ -126,7 +148,7 @@ impl Client {
         let sender = match &mut self.connection {
             Some(sender) if !sender.is_closed() => sender,
             connection => {
-                let stream = dial(&self.to).await?;
+                let stream = self.dialler.dial(&self.to).await?;
                 let (sender, driver) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
                 tokio::spawn(driver);
                 connection.insert(sender)

@@ -4,7 +4,7 @@
 
 mod carry;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use torchlift_schema::exit_code;
@@ -119,13 +119,7 @@ enum Format {
 /// # Errors
 /// When nothing was changed, with the reason.
 pub(crate) fn run(args: &KeysArgs, context: &Context) -> Result<u8, CommandError> {
-    let folder = match &args.keys {
-        Some(folder) => context.cwd.join(folder),
-        None => place::default_folder(&context.env).ok_or_else(|| {
-            CommandError::new(exit_code::USAGE, "no folder for keys: neither `XDG_CONFIG_HOME` nor `HOME` is set")
-                .hint("name one: `--keys DIR`")
-        })?,
-    };
+    let folder = folder(args.keys.as_deref(), context)?;
     let now = clock::wall();
     let shown = folder.display();
     match &args.action {
@@ -182,7 +176,18 @@ pub(crate) fn run(args: &KeysArgs, context: &Context) -> Result<u8, CommandError
     Ok(exit_code::OK)
 }
 
-fn issue(folder: &std::path::Path, args: &IssueArgs) -> Result<(), CommandError> {
+/// The folder of keys: the one that `--keys` names, else this user's.
+pub(super) fn folder(named: Option<&Path>, context: &Context) -> Result<PathBuf, CommandError> {
+    match named {
+        Some(folder) => Ok(context.cwd.join(folder)),
+        None => place::default_folder(&context.env).ok_or_else(|| {
+            CommandError::new(exit_code::USAGE, "no folder for keys: neither `XDG_CONFIG_HOME` nor `HOME` is set")
+                .hint("name one: `--keys DIR`")
+        }),
+    }
+}
+
+fn issue(folder: &Path, args: &IssueArgs) -> Result<(), CommandError> {
     let wrong = |error| failed("no certificate was issued", error);
     let role = args.who.role().map_err(|error| wrong(error.into()))?;
     let request = Request { role: role.clone(), names: args.names.clone(), days: args.days, is_forced: args.force };
@@ -204,7 +209,7 @@ fn issue(folder: &std::path::Path, args: &IssueArgs) -> Result<(), CommandError>
     Ok(())
 }
 
-fn show(folder: &std::path::Path, format: Format) -> Result<u8, CommandError> {
+fn show(folder: &Path, format: Format) -> Result<u8, CommandError> {
     let now = clock::wall();
     let (index, findings) = match check::look(folder, now) {
         Looked::Absent => {
@@ -237,7 +242,8 @@ fn say(lines: &[String]) {
     console::print(&text);
 }
 
-fn failed(what: &str, error: KeysError) -> CommandError {
+/// A failure of keys, which prevented what is said.
+pub(super) fn failed(what: &str, error: KeysError) -> CommandError {
     let code = match &error {
         KeysError::Unreadable { .. }
         | KeysError::Unwritable { .. }

@@ -54,6 +54,10 @@ pub fn explain(error: &Error, own: &Role, peer: &str) -> Refusal {
 pub fn explain_io(error: &io::Error, own: &Role, peer: &str) -> Option<Refusal> {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = error.get_ref().map(|inner| inner as _);
     while let Some(inner) = cause {
+        // Its own source is behind what it has inside.
+        if let Some(inner) = inner.downcast_ref::<io::Error>() {
+            return explain_io(inner, own, peer);
+        }
         if let Some(tls) = inner.downcast_ref::<Error>() {
             return Some(explain(tls, own, peer));
         }

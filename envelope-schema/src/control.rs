@@ -11,5 +11,5 @@ mod reply;
 mod validity;
 
 pub use message::{ClientContext, RemoteProcessAllocatorMessage, Terms};
-pub use read::{MAX_BYTES, MessageError, allocator_message, state_message};
+pub use read::{MAX_BYTES, MessageError, allocator_message, control_reply, record_line, state_message};
 pub use reply::{ControlReply, Holder, RecordLine};

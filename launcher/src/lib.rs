@@ -1,7 +1,7 @@
 //! Starts, watches and ends the ranks of a libtorch program.
 //!
 //! Purpose, by room: [`plan`] says what would run where; [`preflight`] says whether it would start;
-//! `reach` brings an allocator up; `channel` is how one is talked to, and [`keys`] says who may; [`allocator`] and [`process`]
+//! [`reach`] brings an allocator up; `channel` is how one is talked to, and [`keys`] says who may; `client` asks many of them for ranks and hears what becomes of those; [`allocator`] and [`process`]
 //! start ranks and leave nothing behind; `state` decides and [`dispatcher`] acts; `output` and [`report`] write and print.
 //! Must not exit, print (outside `report` and `commands`) or read the environment (outside `env_vars`' callers in `commands`).
 
@@ -19,6 +19,8 @@ pub mod allocator;
 #[cfg(feature = "net")]
 pub(crate) mod channel;
 pub mod cli;
+#[cfg(feature = "net")]
+pub mod client;
 pub mod clock;
 pub mod commands;
 pub mod dispatcher;
@@ -31,6 +33,6 @@ pub(crate) mod output;
 pub mod plan;
 pub mod preflight;
 pub mod process;
-pub(crate) mod reach;
+pub mod reach;
 pub mod report;
 pub(crate) mod state;

@@ -2,7 +2,7 @@
 
 use serde::de::DeserializeOwned;
 
-use super::{RemoteProcessAllocatorMessage, validity};
+use super::{ControlReply, RecordLine, RemoteProcessAllocatorMessage, validity};
 use crate::error::{EnvelopeError, first_of};
 use crate::finding::Finding;
 use crate::state::RemoteProcessProcStateMessage;
@@ -73,6 +73,22 @@ pub fn allocator_message(bytes: &[u8]) -> Result<RemoteProcessAllocatorMessage, 
 /// When it is too large, no JSON, no such message, or has values that mean nothing.
 pub fn state_message(bytes: &[u8]) -> Result<RemoteProcessProcStateMessage, MessageError> {
     hold(read(bytes)?, validity::of_state)
+}
+
+/// Reads an allocator's answer.
+///
+/// # Errors
+/// When it is too large, no JSON, or no such answer.
+pub fn control_reply(bytes: &[u8]) -> Result<ControlReply, MessageError> {
+    read(bytes)
+}
+
+/// Reads a line of a record.
+///
+/// # Errors
+/// When it is too large, no JSON, no such line, or has values that mean nothing.
+pub fn record_line(bytes: &[u8]) -> Result<RecordLine, MessageError> {
+    hold(read(bytes)?, |line: &RecordLine| validity::of_state(&line.message))
 }
 
 fn hold<T>(message: T, rules: fn(&T) -> Vec<Finding>) -> Result<T, MessageError> {

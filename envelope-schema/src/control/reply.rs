@@ -1,5 +1,7 @@
 //! What an allocator answers to a message, and the lines of its record.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +71,14 @@ impl Holder {
     /// Of these parts.
     pub fn new(alloc_key: AllocKey, owner: impl Into<String>, ranks: usize) -> Self {
         Self { alloc_key, owner: owner.into(), ranks }
+    }
+}
+
+/// For people: ``k1` of ada (user 1000) (2 ranks)`.
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ranks = if self.ranks == 1 { "rank" } else { "ranks" };
+        write!(f, "`{}` of {} ({} {ranks})", self.alloc_key, self.owner, self.ranks)
     }
 }
 

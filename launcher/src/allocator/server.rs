@@ -32,6 +32,8 @@ use crate::process::readiness::Readiness;
 use crate::process::signal::Signals;
 
 pub(crate) use routes::{Connection, router};
+#[cfg(test)]
+pub(crate) use sessions::Order;
 pub(crate) use sessions::Sessions;
 
 /// Requests that wait for the loop, at most; a client that asks beyond that waits with its connection.

@@ -9,7 +9,13 @@ pub(crate) mod sequence;
 pub(crate) mod tls;
 pub(crate) mod token;
 
+use hyper::header::HeaderName;
 use tokio::io::{AsyncRead, AsyncWrite};
+
+/// The session that a message belongs to: a connection of its own where it is missing.
+pub(crate) const SESSION: HeaderName = HeaderName::from_static("torchlift-session");
+/// The number of a message in its session, from 1.
+pub(crate) const SEQUENCE: HeaderName = HeaderName::from_static("torchlift-seq");
 
 /// A stream of bytes in both directions.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}

@@ -5,6 +5,7 @@ mod allocation;
 mod allocator;
 mod arguments;
 mod channel;
+mod client;
 mod dialled;
 mod documentation;
 mod loss;

@@ -11,12 +11,12 @@ use crate::allocator::{Allocator, LIMIT, Setup, allocate, launch, setup, wait_un
 use crate::documentation::examples;
 
 /// An authority with clients `me` and `you`, and host `node-a`.
-struct Keys {
+pub(crate) struct Keys {
     root: tempfile::TempDir,
 }
 
 impl Keys {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let keys = Self { root: tempfile::Builder::new().prefix("clés é ").tempdir().unwrap() };
         keys.run(&["init"]);
         keys.run(&["issue", "--client", "me"]);
@@ -25,12 +25,12 @@ impl Keys {
         keys
     }
 
-    fn folder(&self) -> PathBuf {
+    pub(crate) fn folder(&self) -> PathBuf {
         self.root.path().join("keys")
     }
 
     #[track_caller]
-    fn run(&self, args: &[&str]) {
+    pub(crate) fn run(&self, args: &[&str]) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_torchlift"));
         let output = command.arg("keys").args(args).arg("--keys").arg(self.folder()).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -48,7 +48,7 @@ impl Keys {
         vec!["--cacert".to_owned(), trust, "--connect-to".to_owned(), format!("::127.0.0.1:{port}")]
     }
 
-    fn client(&self, name: &str) -> PathBuf {
+    pub(crate) fn client(&self, name: &str) -> PathBuf {
         self.folder().join("client").join(name)
     }
 
@@ -62,7 +62,7 @@ fn text(path: &Path) -> String {
 }
 
 /// An allocator that is reached as client `me`, and its port.
-fn serve(setup: Setup, keys: &Keys) -> (Allocator, String) {
+pub(crate) fn serve(setup: Setup, keys: &Keys) -> (Allocator, String) {
     let folder = text(&keys.folder());
     let mut allocator = setup.args(&["--listen", "tls:127.0.0.1:0", "--keys", &folder]).spawn(Vec::new(), 1);
     let port = allocator.serving[0].strip_prefix("tls:127.0.0.1:").unwrap().to_owned();

@@ -17,10 +17,10 @@ use torchlift_schema::state::AllocKey;
 use torchlift_schema::{ChannelAddr, RemoteProcessProcStateMessage as State};
 
 use super::Handle;
-use super::routes::{SEQUENCE, SESSION};
 use crate::allocator::record::Record;
 use crate::allocator::state::Input;
 use crate::channel::dial::Dialler;
+use crate::channel::{SEQUENCE, SESSION};
 use crate::error::one_line;
 use crate::report::console;
 

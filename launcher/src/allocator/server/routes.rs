@@ -12,7 +12,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Extension, Path, Query, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures_util::stream;
@@ -26,14 +26,9 @@ use super::sessions::Sessions;
 use super::{Found, Handle};
 use crate::allocator::engine::spool_file;
 use crate::allocator::state::{Asker, Input};
-use crate::channel::sequence::Verdict;
-use crate::channel::token;
+use crate::channel::{SEQUENCE, SESSION, token};
 use crate::event::Stream;
 
-/// The session that a message belongs to: a connection of its own where it is missing.
-pub(super) const SESSION: HeaderName = HeaderName::from_static("torchlift-session");
-/// The number of a message in its session, from 1.
-pub(super) const SEQUENCE: HeaderName = HeaderName::from_static("torchlift-seq");
 /// Bytes that a session's name may have.
 const MOST_SESSION: usize = 128;
 /// Bytes of output that are sent at a time.
@@ -175,20 +170,15 @@ async fn control(
     };
     let order = shared.sessions.order(&by.session);
     let mut order = order.lock().await;
-    if let Some(number) = number {
-        match (order.receiver.look(number), &order.last) {
-            (Verdict::Gap { expected }, _) => return Ok(json(StatusCode::CONFLICT, &ControlReply::Gap { expected })),
-            (Verdict::Repeat, Some(last)) => return Ok(json(status_of(last), last)),
-            _ => {}
-        }
+    if let Some(reply) = number.and_then(|number| order.look(number)) {
+        return Ok(json(status_of(&reply), &reply));
     }
     let reply = match control::allocator_message(&body) {
         Ok(message) => shared.handle.ask(by, message).await,
         Err(error) => refusal_of(&error),
     };
     if number.is_some() {
-        order.receiver.act();
-        order.last = Some(reply.clone());
+        order.answered(reply.clone());
     }
     Ok(json(status_of(&reply), &reply))
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use torchlift_schema::control::ControlReply;
 
-use crate::channel::sequence::Receiver;
+use crate::channel::sequence::{Receiver, Verdict};
 
 /// Sessions that are remembered without a connection, at most: the one that was used longest ago goes first.
 const MOST_AWAY: usize = 256;
@@ -34,9 +34,26 @@ struct Session {
 /// How far a session is.
 #[derive(Debug, Default)]
 pub(crate) struct Order {
-    pub(crate) receiver: Receiver,
+    receiver: Receiver,
     /// The answer to the last message.
-    pub(crate) last: Option<ControlReply>,
+    last: Option<ControlReply>,
+}
+
+impl Order {
+    /// What a numbered message is answered with, unless it is the one that is due: then [`Self::answered`] has to follow.
+    pub(crate) fn look(&self, number: u64) -> Option<ControlReply> {
+        match (self.receiver.look(number), &self.last) {
+            (Verdict::Gap { expected }, _) => Some(ControlReply::Gap { expected }),
+            (Verdict::Repeat, Some(last)) => Some(last.clone()),
+            (Verdict::Repeat, None) | (Verdict::Act, _) => None,
+        }
+    }
+
+    /// The message that was due got this answer.
+    pub(crate) fn answered(&mut self, reply: ControlReply) {
+        self.receiver.act();
+        self.last = Some(reply);
+    }
 }
 
 impl Sessions {

@@ -23,7 +23,7 @@ use crate::clock::Moment;
 use crate::event::{End, Event, Observer, Rank, StartStep, Stream};
 use crate::output::files::{LogFiles, file_name};
 use crate::plan::MASTER_PORT;
-use crate::process::handle::GuardError;
+use crate::process::handle::{Guard, GuardError};
 use crate::process::limit::{self, TooFewFiles};
 use crate::process::message::{Report, Request as GuardRequest, end_of};
 use crate::process::spawn::Command;
@@ -143,7 +143,7 @@ struct Start {
 }
 
 impl Engine {
-    /// Gets what an allocation needs and starts its guard; [`Input::Opened`] comes when that is up.
+    /// Gets what an allocation needs, with a guard that was started before or a new one; [`Input::Opened`] comes when that is up.
     ///
     /// # Errors
     /// When one of it cannot be had; nothing is left of it then.
@@ -153,6 +153,7 @@ impl Engine {
         request: &Request,
         host: &Host,
         grown: watch::Sender<u64>,
+        spare: Option<Guard>,
     ) -> Result<Self, OpenError> {
         let ranks = request.view.num_ranks();
         let mut start = Start::of(world, request, host)?;
@@ -172,7 +173,7 @@ impl Engine {
         fs_err::create_dir_all(&folder).map_err(|source| OpenError::Spool { folder: folder.clone(), source })?;
         let output = Output::below(&folder, ranks, grown);
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(system("make an epoll"))?;
-        let allocator = Allocator::bring_up(world)?;
+        let allocator = Allocator::over(spare.map_or_else(|| Guard::start(world), Ok)?);
         if let Some(socket) = allocator.socket() {
             epoll.add(socket, EpollEvent::new(EpollFlags::EPOLLIN, GUARD)).map_err(system("watch a guard"))?;
         }
@@ -236,6 +237,11 @@ impl Engine {
     /// Whether the guard has yet to be told something, so that a turn is worth while though nothing was heard.
     pub(crate) fn is_behind(&self) -> bool {
         !self.is_lost && self.allocator.is_behind()
+    }
+
+    /// Whether many ranks are being started at this moment.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.is_lost && self.allocator.is_busy()
     }
 
     /// Takes what is there now.

@@ -70,7 +70,12 @@ pub(crate) struct Pumped {
 impl Allocator {
     /// Brings it up in this process.
     pub(crate) fn bring_up(run_id: &str) -> Result<Self, GuardError> {
-        Ok(Self { guard: Guard::start(run_id)?, queue: VecDeque::new(), unanswered: 0 })
+        Ok(Self::over(Guard::start(run_id)?))
+    }
+
+    /// Over a guard that was started before and has been told nothing.
+    pub(crate) fn over(guard: Guard) -> Self {
+        Self { guard, queue: VecDeque::new(), unanswered: 0 }
     }
 
     /// The guard's process id.

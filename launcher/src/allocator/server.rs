@@ -25,9 +25,9 @@ use super::engine::{Engine, Host, OpenError};
 use super::record::Record;
 use super::state::{Action, Asker, Holder, Input, Refusal, Reply, Request, Rules, State};
 use crate::channel::dial::Dialler;
-use crate::clock::Clock;
+use crate::clock::{self, Clock};
 use crate::error::one_line;
-use crate::process::handle::Household;
+use crate::process::handle::{Guard, Household};
 use crate::process::readiness::Readiness;
 use crate::process::signal::Signals;
 
@@ -42,6 +42,11 @@ const QUEUE: usize = 256;
 const SIGNALS: u64 = u64::MAX;
 /// Pause before a guard whose socket was full is tried again.
 const RETRY: Duration = Duration::from_millis(2);
+/// While many ranks start, their guard has something to tell all the time, and waking up for each takes a core from what
+/// starts: what comes within this time is taken together. The guard has enough to do for longer than that.
+const GATHER: Duration = Duration::from_millis(2);
+/// How long nothing has to be held before a guard is started for what comes next.
+const CALM: Duration = Duration::from_millis(5);
 /// Looks at what is ready in one turn: a rank that writes without end keeps no client waiting.
 const ROUNDS: usize = 4;
 /// Events taken in one look.
@@ -140,6 +145,10 @@ pub(crate) struct Server {
     epoll: Readiness,
     signals: Signals,
     household: Household,
+    /// A guard for what comes next, so that its start is not waited for.
+    spare: Option<Guard>,
+    /// Whether one is to be started; not again where it could not be.
+    is_spare_wanted: bool,
     commands: mpsc::Receiver<Command>,
     handle: Handle,
     /// Whether the last turn left something that the runtime will not tell of again.
@@ -171,6 +180,8 @@ impl Server {
             epoll: Readiness::of(epoll)?,
             signals,
             household: Household::take_over(),
+            spare: None,
+            is_spare_wanted: true,
             commands,
             handle: Handle { commands: sender },
             is_unfinished: false,
@@ -196,13 +207,16 @@ impl Server {
                 self.feed(Input::Tick);
                 continue;
             }
-            let retry =
-                self.kept.values().filter_map(|kept| kept.engine.as_ref()).any(Engine::is_behind).then_some(RETRY);
+            let retry = self.engines().any(Engine::is_behind).then_some(RETRY);
+            let is_calm = self.is_spare_wanted && self.engines().next().is_none();
             let pause = deadline.into_iter().chain(retry).min();
             tokio::select! {
                 biased;
                 ready = self.epoll.ready() => {
                     ready?;
+                    if self.engines().any(Engine::is_busy) {
+                        clock::pause(GATHER);
+                    }
                     self.turn()?;
                 }
                 Some(command) = self.commands.recv() => self.take(command),
@@ -212,6 +226,11 @@ impl Server {
                         self.turn()?;
                     }
                 }
+                () = tokio::time::sleep(CALM), if is_calm => {
+                    // Whoever cannot have one now hears of it when it is needed.
+                    self.spare = Guard::start(&self.incarnation).ok();
+                    self.is_spare_wanted = false;
+                }
             }
         }
         // What is asked now is answered: nothing is taken any more.
@@ -220,6 +239,10 @@ impl Server {
             self.take(command);
         }
         Ok(())
+    }
+
+    fn engines(&self) -> impl Iterator<Item = &Engine> {
+        self.kept.values().filter_map(|kept| kept.engine.as_ref())
     }
 
     fn turn(&mut self) -> io::Result<()> {
@@ -274,7 +297,8 @@ impl Server {
     /// What a dead guard left behind comes to this process.
     fn kill_strays(&self, of: &AllocKey) {
         let living = self.kept.iter().filter(|(key, _)| *key != of);
-        let guards: Vec<i32> = living.filter_map(|(_, kept)| Some(kept.engine.as_ref()?.guard_pid())).collect();
+        let guards = living.filter_map(|(_, kept)| Some(kept.engine.as_ref()?.guard_pid()));
+        let guards: Vec<i32> = guards.chain(self.spare.as_ref().map(Guard::pid)).collect();
         self.household.kill_strays(&guards);
     }
 
@@ -380,7 +404,9 @@ impl Server {
 
     fn open(&mut self, key: &AllocKey) -> Result<(), OpenError> {
         let Some(kept) = self.kept.get_mut(key) else { return Ok(()) };
-        let engine = Engine::open(key.clone(), &kept.world.0, &kept.request, &self.host, kept.output.clone())?;
+        let spare = self.spare.take().filter(Guard::is_alive);
+        self.is_spare_wanted = true;
+        let engine = Engine::open(key.clone(), &kept.world.0, &kept.request, &self.host, kept.output.clone(), spare)?;
         let event = EpollEvent::new(EpollFlags::EPOLLIN, kept.token);
         let watched = self.epoll.epoll().add(engine.as_fd(), event);
         watched.map_err(|source| OpenError::System { step: "watch an allocation", source })?;

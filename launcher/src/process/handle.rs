@@ -78,6 +78,14 @@ impl Guard {
         self.pid
     }
 
+    /// Whether it lives, as far as can be known without asking it.
+    #[cfg(feature = "net")]
+    pub(crate) fn is_alive(&self) -> bool {
+        // The pidfd of a process that has ended is readable.
+        let mut fds = [PollFd::new(self.pidfd.as_fd(), PollFlags::POLLIN)];
+        self.channel.is_some() && poll(&mut fds, 0_u8) == Ok(0)
+    }
+
     /// Sends a request without waiting; `EAGAIN` and `ETOOMANYREFS` mean later, anything else that it is gone.
     pub(crate) fn send(&self, request: Request, letter: &[u8], fds: &[BorrowedFd<'_>]) -> nix::Result<()> {
         let channel = self.channel.as_ref().ok_or(Errno::EPIPE)?;

@@ -61,18 +61,47 @@ fn an_allocator_killed_takes_every_rank_with_it() {
     wait_until("all are gone", || !is_any_process("600.0303"));
 }
 
+fn guards(allocator: u32) -> Vec<i32> {
+    let children = fs_err::read_to_string(format!("/proc/{allocator}/task/{allocator}/children")).unwrap();
+    children.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+fn kill(pid: i32) {
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+}
+
+#[test]
+fn an_idle_allocator_has_one_guard_ready_and_does_without_when_that_is_gone() {
+    let allocator = setup().start();
+    let pid = allocator.child.id();
+    for key in ["first", "killed", "last"] {
+        wait_until("a guard is ready", || guards(pid).len() == 1);
+        let ready = guards(pid)[0];
+        if key == "killed" {
+            kill(ready);
+            let stat = format!("/proc/{ready}/stat");
+            wait_until("it is dead", || fs_err::read_to_string(&stat).is_ok_and(|stat| stat.contains(") Z ")));
+        }
+        let message = allocate(key, 2, json!({ "launch": launch("exec sleep 600", 1000) }));
+        let mut events = allocator.follow_after("s", &message, key);
+        assert_eq!(events.take(5)[0], "allocated");
+        // The one that was ready, or another; never both.
+        let [guard] = guards(pid)[..] else { panic!("one guard") };
+        assert_eq!(guard == ready, key != "killed");
+        allocator.control("s", &json!("Stop"));
+        assert_eq!(events.rest().last().unwrap(), "done");
+        wait_until("it is over", || allocator.held().is_empty());
+    }
+}
+
 #[test]
 fn a_guard_killed_is_told_and_leaves_nothing() {
     let allocator = setup().start();
     let terms = json!({ "launch": launch("trap '' TERM; setsid sleep 600.0404 & sleep 600.0404; :", 30_000) });
     let mut events = allocator.follow_after("s", &allocate("k", 2, terms), "k");
     events.take(5);
-    let guards = |pid: u32| -> Vec<i32> {
-        let children = fs_err::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-        children.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
-    };
     let [guard] = guards(allocator.child.id())[..] else { panic!("one guard") };
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(guard), Signal::SIGKILL).unwrap();
+    kill(guard);
     let said = events.rest();
     assert_eq!(said[0], "failed: its guard is gone, and its ranks with it");
     assert_eq!(said[1..], [r#"stopped 0: "Unknown""#, r#"stopped 1: "Unknown""#, "done"]);

@@ -3,6 +3,7 @@
 //! Owns how a figure is taken (alternating runs, medians) and what bound it has. Only `commands::bench` prints.
 
 pub mod build;
+pub mod client;
 pub mod demo;
 pub mod digest;
 pub mod doctor;

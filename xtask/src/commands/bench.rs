@@ -49,6 +49,7 @@ pub fn run(args: &BenchArgs, context: &Context) -> Result<u8, CommandError> {
     let mut shown = Shown { figures: Vec::new(), format: args.format };
     shown.add(bench::launch::figures(&tools.join("torchlift"))?)?;
     shown.add(bench::serve::figures(&tools.join("torchlift"))?)?;
+    shown.add(bench::client::figures(&tools.join("torchlift"), &tools.join("examples/client"))?)?;
     // Early, since it makes what the figure of a build needs: a libtorch and a build of the trainer.
     shown.add(bench::demo::figures(&xtask)?)?;
     shown.add(bench::build::figures(&xtask, &root, context)?)?;
@@ -95,6 +96,8 @@ fn build_release(root: &Utf8Path, context: &Context) -> Result<Utf8PathBuf, Comm
             "gpu_code",
             "--example",
             "digests",
+            "--example",
+            "client",
             "--target-dir",
         ])
         .arg(&target)

@@ -7,6 +7,8 @@
 pub const TORCHLIFT_HOME: &str = "TORCHLIFT_HOME";
 /// Where downloads and facts are kept, deletable at any time; default `$XDG_CACHE_HOME/torchlift`, then `~/.cache/torchlift`.
 pub const TORCHLIFT_CACHE: &str = "TORCHLIFT_CACHE";
+/// Where cards are claimed, for a machine without `/run/lock`: the same folder for every user; default `/run/lock/torchlift-cards`.
+pub const TORCHLIFT_CLAIMS: &str = "TORCHLIFT_CLAIMS";
 /// Where the official libtorch archives lie, for a mirror; default `https://download.pytorch.org/libtorch`.
 pub const TORCHLIFT_LIBTORCH_URL: &str = "TORCHLIFT_LIBTORCH_URL";
 /// Which pointer of a libtorch store counts: `x` selects `.active.x` in place of `.active`. Named as other tools that keep

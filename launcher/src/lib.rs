@@ -2,7 +2,7 @@
 //!
 //! Purpose, by room: [`plan`] says what would run where; [`preflight`] says whether it would start;
 //! [`reach`] brings an allocator up; `channel` is how one is talked to, and [`keys`] says who may; `client` asks many of them for ranks and hears what becomes of those; [`allocator`] and [`process`]
-//! start ranks and leave nothing behind; `state` decides and [`dispatcher`] acts; `output` and [`report`] write and print.
+//! start ranks and leave nothing behind; [`claim`] keeps two runs off one card; `state` decides and [`dispatcher`] acts; `output` and [`report`] write and print.
 //! Must not exit, print (outside `report` and `commands`) or read the environment (outside `env_vars`' callers in `commands`).
 
 #[cfg(not(all(
@@ -18,6 +18,7 @@ compile_error!(
 pub mod allocator;
 #[cfg(feature = "net")]
 pub(crate) mod channel;
+pub mod claim;
 pub mod cli;
 #[cfg(feature = "net")]
 pub mod client;

@@ -175,6 +175,32 @@ fn a_signal_to_a_launch_before_any_rank_ran_is_208() {
 }
 
 #[test]
+fn a_card_that_another_run_has_is_named_with_its_holder_and_free_when_that_ends() {
+    let project = Project::linked();
+    let text = fs_err::read_to_string(project.root.join("cluster.toml")).unwrap();
+    let chosen = text.replace("slots = 1", "slots = 1\ndevices = [\"GPU-aaaa1111\", \"GPU-bbbb2222\"]");
+    project.write("cluster.toml", &chosen);
+    project.run(&["build"]).ok();
+    let stderr = FullPipe::new();
+    let mut command = project.command(&["launch", "--no-build"]);
+    let mut first = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr.stdio()).spawn().unwrap();
+    // What is printed behind this file cannot be written yet: the run stands still, and has its cards.
+    wait_for_file_in_a_folder_of(&project.root.join(".torchlift/runs"), "plan.json");
+    let ran = project.run(&["launch", "--no-build"]).fails(exit_code::REFUSED);
+    ran.says("error[card-claimed]").says("card `GPU-aaaa1111`").says("card `GPU-bbbb2222`");
+    ran.says(&format!("(process {})", first.id())).says("choose other cards in `devices`");
+    assert_eq!(fs_err::read_dir(project.root.join(".torchlift/runs")).unwrap().count(), 1, "nothing was begun");
+    project.write("cluster.toml", &text.replace("slots = 1", "slots = 1\ndevices = [\"GPU-cccc3333\"]"));
+    project.run(&["launch", "--no-build"]).ok();
+    project.write("cluster.toml", &chosen);
+    kill(Pid::from_raw(i32::try_from(first.id()).unwrap()), Signal::SIGKILL).unwrap();
+    first.wait().unwrap();
+    drop(command);
+    stderr.drain().join().unwrap();
+    project.run(&["launch", "--no-build"]).ok();
+}
+
+#[test]
 fn variables_of_the_job_the_host_and_the_command_line_reach_the_ranks() {
     let project = Project::linked();
     let text = fs_err::read_to_string(project.root.join("cluster.toml")).unwrap();

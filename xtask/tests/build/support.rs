@@ -124,6 +124,8 @@ impl Project {
         // Keys of whoever runs the tests are none of theirs.
         env.insert("XDG_CONFIG_HOME".into(), self.beside("config").into());
         env.insert("TORCHLIFT_CACHE".into(), self.beside("cache").into());
+        // Cards that tests make up are no other test's.
+        env.insert("TORCHLIFT_CLAIMS".into(), self.beside("claims").into());
         env
     }
 

@@ -13,6 +13,7 @@ use super::flags::{Format, RunOptions};
 use super::watchers::Watchers;
 use super::{preflight, settle};
 use crate::allocator::port::PortError;
+use crate::claim::{self, Claims, Wanted};
 use crate::clock::{self, Moment};
 use crate::commands::lookup;
 use crate::dispatcher::{self, DispatchError};
@@ -22,6 +23,7 @@ use crate::event::Outcome;
 use crate::output::terminal;
 use crate::plan::{self, LaunchPlan, Planned, RunRequest};
 use crate::preflight::code;
+use crate::preflight::host::Roots;
 use crate::process::{limit, signal};
 use crate::report::verdict::Verdict;
 use crate::report::{console, dry_run, failure, json, shown, words};
@@ -58,8 +60,24 @@ pub fn execute(request: RunRequest, options: RunOptions) -> Result<u8, CommandEr
         return Err(CommandError::findings(code, "the run was not started", findings));
     }
     tell(&findings);
+    let _claims = claim(&request, &planned)?;
     make_folder(&mut request, &mut planned)?;
     run(&planned, options)
+}
+
+/// Keeps other runs off the cards of this one, as long as the answer lives.
+fn claim(request: &RunRequest, planned: &Planned) -> Result<Claims, CommandError> {
+    let cards = claim::cards_here(&Roots::default());
+    let hosts = request.hosts.iter().zip(&planned.plan.hosts);
+    let wanted: Vec<Wanted> = hosts.map(|(host, plan)| Wanted::of(host, plan, &cards)).collect();
+    let own = request.base_env.get(OsStr::new(env_vars::TORCHLIFT_CLAIMS)).map(Path::new);
+    let folder = claim::folder(own.filter(|folder| folder.is_absolute()));
+    let (uid, pid) = (nix::unistd::geteuid().as_raw(), std::process::id());
+    let holder = claim::Holder { run_id: request.run_id.clone(), uid, pid };
+    let (claims, doubts) = claim::take(&folder, &wanted, &holder)
+        .map_err(|findings| CommandError::findings(exit_code::REFUSED, "the run was not started", findings))?;
+    tell(&doubts);
+    Ok(claims)
 }
 
 /// What a run would meet.

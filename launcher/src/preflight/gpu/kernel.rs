@@ -22,7 +22,7 @@ fn version_of(text: &str) -> Option<String> {
 }
 
 /// The cards that it lists, in PCI order; those that an administrator has excluded are none.
-pub(super) fn cards(roots: &Roots) -> Vec<Gpu> {
+pub(crate) fn cards(roots: &Roots) -> Vec<Gpu> {
     let folder = format!("{FOLDER}/gpus");
     let mut cards: Vec<Gpu> = roots
         .names(&folder)

@@ -28,6 +28,7 @@ use super::elf::Version;
 use super::host::{Problems, Roots};
 use super::loader::{HostLibraries, LibraryPath};
 
+pub(crate) use kernel::cards as nvidia_cards;
 pub(super) use pci::address as pci_address;
 
 /// What may be asked beside the kernel's files.

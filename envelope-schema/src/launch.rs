@@ -44,6 +44,11 @@ pub struct LaunchSpec {
     /// `MASTER_PORT`, and `Allocated` tells it.
     #[serde(default)]
     pub is_port_wanted: bool,
+    /// The cards that the ranks have to themselves on this host, by UUID or by index in PCI order: claimed for the whole machine
+    /// before anything starts, all or none. What the ranks see of them is up to `env`.
+    #[serde(default)]
+    #[schemars(inner(regex(pattern = rule::TEXT)))]
+    pub cards: Vec<String>,
     /// Time between the first signal of a stop and SIGKILL, in ms.
     #[schemars(range(max = rule::MAX_SIZE))]
     pub grace_ms: u64,
@@ -62,6 +67,7 @@ impl LaunchSpec {
             env: BTreeMap::new(),
             rank_env: Vec::new(),
             is_port_wanted: false,
+            cards: Vec::new(),
             grace_ms,
         }
     }

@@ -19,13 +19,9 @@ use torchlift_schema::{Accelerator, Finding, Place};
 
 use crate::env_vars;
 use crate::plan::{HostPlan, HostRequest};
+use crate::preflight::code;
 use crate::preflight::gpu::nvidia_cards;
 use crate::preflight::host::Roots;
-
-/// A card that another run has.
-pub const CARD_CLAIMED: &str = "card-claimed";
-/// Cards that cannot be claimed: a warning.
-pub const CLAIM_UNUSABLE: &str = "claim-unusable";
 
 /// Bytes of a lock file that are read.
 const MOST: u64 = 4096;
@@ -101,6 +97,12 @@ impl Wanted {
     }
 }
 
+/// The cards that somebody names on this machine, by UUID or by index.
+pub fn named(names: &[String]) -> Vec<String> {
+    let cards = if names.is_empty() { Vec::new() } else { cards_here(&Roots::default()) };
+    names.iter().map(|name| on_machine(name, "nvidia", &cards)).collect()
+}
+
 /// What this machine's NVIDIA cards are called, by the index that CUDA gives them in PCI order. Reads the kernel's files, and
 /// starts no driver.
 pub fn cards_here(roots: &Roots) -> Vec<String> {
@@ -151,12 +153,12 @@ pub fn take(folder: &Path, wanted: &[Wanted], holder: &Holder) -> Result<(Claims
             Ok(Locked::Ours(file)) => files.push(file),
             Ok(Locked::Others(by)) => {
                 let by = by.map_or_else(|| "another run".to_owned(), |holder| holder.to_string());
-                let finding = Finding::error(CARD_CLAIMED, place, format!("card `{card}` is claimed by {by}"));
+                let finding = Finding::error(code::CARD_CLAIMED, place, format!("card `{card}` is claimed by {by}"));
                 taken.push(finding.remedy("wait for its end, or choose other cards in `devices`"));
             }
             Err(error) => {
                 let message = format!("card `{card}` cannot be claimed, so that another run may use it too: {error}");
-                let finding = Finding::warning(CLAIM_UNUSABLE, place, message);
+                let finding = Finding::warning(code::CLAIM_UNUSABLE, place, message);
                 let remedy = format!("see that `{}` may be written to by every user (mode 1777)", folder.display());
                 doubts.push(finding.remedy(remedy));
             }
@@ -287,7 +289,7 @@ mod tests {
         let file = folder.path().join("file");
         fs_err::write(&file, "").unwrap();
         let (_, doubts) = take(&file, &[wanted("a", &["GPU-1"])], &holder("one")).unwrap();
-        assert_eq!((doubts.len(), doubts[0].code.as_str(), doubts[0].is_error()), (1, CLAIM_UNUSABLE, false));
+        assert_eq!((doubts.len(), doubts[0].code.as_str(), doubts[0].is_error()), (1, code::CLAIM_UNUSABLE, false));
         let link = folder.path().join(file_name("GPU-1"));
         std::os::unix::fs::symlink(&file, link).unwrap();
         let (_, doubts) = take(folder.path(), &[wanted("a", &["GPU-1"])], &holder("one")).unwrap();

@@ -62,6 +62,9 @@ impl Found {
             let is_absolute = std::path::Path::new(path.as_os_str()).is_absolute();
             self.hold(&format!("Allocate.terms.launch.{key}"), is_absolute, "is no absolute path");
         }
+        for (index, card) in launch.cards.iter().enumerate() {
+            self.text(&format!("Allocate.terms.launch.cards[{index}]"), card);
+        }
         let ranks = launch.rank_env.len();
         let fits = ranks == 0 || ranks == view.num_ranks();
         let otherwise = format!("has {ranks} environments, and the view has {} ranks", view.num_ranks());

@@ -181,6 +181,7 @@ fn any_terms() -> impl Strategy<Value = Terms> {
         let mut launch = LaunchSpec::new(run, program.clone(), program, 30_000);
         launch.args = args;
         launch.env = env;
+        launch.cards = vec![launch.run_id.clone()];
         launch.rank_env = vec![rank_env];
         launch.is_port_wanted = is_port_wanted;
         launch

@@ -28,6 +28,14 @@ fn read(bytes: &[u8]) {
         let text = serde_json::to_vec(&message).expect("messages are JSON");
         assert_eq!(control::state_message(&text), Ok(message));
     }
+    if let Ok(line) = control::record_line(bytes) {
+        let text = serde_json::to_vec(&line).expect("lines are JSON");
+        assert_eq!(control::record_line(&text), Ok(line));
+    }
+    if let Ok(reply) = control::control_reply(bytes) {
+        let text = serde_json::to_vec(&reply).expect("answers are JSON");
+        assert_eq!(control::control_reply(&text), Ok(reply));
+    }
     if let Ok(text) = std::str::from_utf8(bytes)
         && let Ok(view) = text.parse::<View>()
     {

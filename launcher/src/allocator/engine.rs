@@ -12,13 +12,16 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::unistd::geteuid;
 use tokio::sync::watch;
+use torchlift_schema::Finding;
 use torchlift_schema::state::AllocKey;
 
 use super::pipes::Pipes;
 use super::port::{PortError, Reservation};
 use super::state::{Input, Request, STOP};
 use super::{Allocator, hosts_file};
+use crate::claim::{self, Claims, Holder, Wanted};
 use crate::clock::Moment;
 use crate::event::{End, Event, Observer, Rank, StartStep, Stream};
 use crate::output::files::{LogFiles, file_name};
@@ -75,6 +78,12 @@ pub(crate) enum OpenError {
     /// Rank 0's port.
     #[error(transparent)]
     Port(#[from] PortError),
+    /// Cards that others have, or that cannot be claimed: all of them.
+    #[error("{}", shown(findings))]
+    Cards {
+        /// One for each of them.
+        findings: Vec<Finding>,
+    },
     /// The guard.
     #[error("its guard cannot be started")]
     Guard(#[from] GuardError),
@@ -113,6 +122,8 @@ pub(crate) struct Host {
     pub(crate) hosts_file: Option<PathBuf>,
     /// Below which output is kept.
     pub(crate) spool: PathBuf,
+    /// Where cards are claimed.
+    pub(crate) claims: PathBuf,
 }
 
 /// The processes of one allocation.
@@ -128,6 +139,8 @@ pub(crate) struct Engine {
     is_ready: bool,
     is_lost: bool,
     is_output_closed: bool,
+    /// Given back when the guard is gone, and every rank with it.
+    _claims: Claims,
 }
 
 /// What its ranks are started with.
@@ -164,6 +177,7 @@ impl Engine {
         start.open_files = limit::make_room(1, ranks as u32)
             .map_err(system("read or raise the limit of open files"))?
             .map_err(|TooFewFiles { needed, hard }| OpenError::TooFewFiles { needed, hard })?;
+        let claims = claim_cards(world, request, &host.claims)?;
         let is_port_wanted = request.launch.as_ref().is_some_and(|launch| launch.is_port_wanted);
         let reservation = is_port_wanted.then(Reservation::new).transpose()?;
         if let Some(reservation) = &reservation {
@@ -179,7 +193,19 @@ impl Engine {
         }
         let pipes = Pipes::of(ranks);
         let (is_ready, is_lost, is_output_closed) = (false, false, false);
-        Ok(Self { key, allocator, epoll, pipes, output, start, reservation, is_ready, is_lost, is_output_closed })
+        Ok(Self {
+            key,
+            allocator,
+            epoll,
+            pipes,
+            output,
+            start,
+            reservation,
+            is_ready,
+            is_lost,
+            is_output_closed,
+            _claims: claims,
+        })
     }
 
     /// The guard's process id.
@@ -343,6 +369,22 @@ impl AsFd for Engine {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.0.as_fd()
     }
+}
+
+/// Claims the cards that an allocation names, for the whole machine.
+fn claim_cards(world: &str, request: &Request, folder: &Path) -> Result<Claims, OpenError> {
+    let names = request.launch.as_ref().map(|launch| launch.cards.as_slice()).unwrap_or_default();
+    let wanted = Wanted { host: String::new(), cards: claim::named(names) };
+    let holder = Holder { run_id: world.to_owned(), uid: geteuid().as_raw(), pid: std::process::id() };
+    match claim::take(folder, &[wanted], &holder) {
+        Ok((claims, doubts)) if doubts.is_empty() => Ok(claims),
+        // Whoever asked for a card of its own would not have it.
+        Ok((_, findings)) | Err(findings) => Err(OpenError::Cards { findings }),
+    }
+}
+
+fn shown(findings: &[Finding]) -> String {
+    findings.iter().map(|finding| finding.message.as_str()).collect::<Vec<_>>().join("; ")
 }
 
 fn system(step: &'static str) -> impl FnOnce(Errno) -> OpenError {

@@ -201,6 +201,7 @@ fn host(args: &ServeArgs, context: &Context) -> Result<Host, CommandError> {
         env: plan::inherited(&context.env),
         hosts_file: context.env.get(OsStr::new(env_vars::TORCH_ELASTIC_CUSTOM_HOSTNAMES_LIST_FILE)).map(PathBuf::from),
         spool,
+        claims: crate::claim::folder(var(env_vars::TORCHLIFT_CLAIMS).as_deref()),
     })
 }
 

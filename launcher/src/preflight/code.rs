@@ -56,6 +56,10 @@ pub const GPU_CODE_PARTIAL: &str = "gpu-code-partial";
 pub const GPU_PTX_ONLY: &str = "gpu-ptx-only";
 /// `HSA_OVERRIDE_GFX_VERSION` has a value that ROCm does not take.
 pub const GFX_OVERRIDE: &str = "gfx-override";
+/// Another run has a card that this one is to use.
+pub const CARD_CLAIMED: &str = "card-claimed";
+/// A card cannot be claimed, so that another run may use it too: a warning.
+pub const CLAIM_UNUSABLE: &str = "claim-unusable";
 /// The driver is older than the code needs.
 pub const DRIVER_TOO_OLD: &str = "driver-too-old";
 /// The driver serves the code by a compatibility package alone: a warning.
@@ -100,6 +104,8 @@ pub const TABLE: &[(&str, &str)] = &[
     (GPU_CODE_PARTIAL, "a library that some calls need has no code for a card"),
     (GPU_PTX_ONLY, "a card runs code that the driver compiles first"),
     (GFX_OVERRIDE, "`HSA_OVERRIDE_GFX_VERSION` has a value that ROCm does not take"),
+    (CARD_CLAIMED, "another run has a card that this one is to use"),
+    (CLAIM_UNUSABLE, "a card cannot be claimed for one run"),
     (DRIVER_TOO_OLD, "the driver is older than the code needs"),
     (DRIVER_BY_COMPAT, "the driver serves the code by a compatibility package alone"),
     (DRIVER_UNKNOWN, "whether the driver serves the code is not known"),

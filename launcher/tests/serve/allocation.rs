@@ -217,3 +217,31 @@ fn nothing_is_respawned() {
     assert_eq!(said.iter().filter(|line| line.starts_with("created")).count(), 2, "{said:?}");
     assert_eq!(said.last().unwrap(), "done");
 }
+
+#[test]
+fn a_card_is_one_allocations_on_the_whole_machine_and_free_when_that_ends() {
+    let claims = tempfile::tempdir().unwrap();
+    let mut first = setup();
+    first.command.env("TORCHLIFT_CLAIMS", claims.path());
+    let mut second = setup().args(&["--slots", "8"]);
+    second.command.env("TORCHLIFT_CLAIMS", claims.path());
+    let (first, second) = (first.start(), second.start());
+    let wants = |key: &str, cards: &[&str]| {
+        let mut launch = launch("trap 'exit 0' TERM; echo ready; sleep 600 & wait", 30_000);
+        launch["cards"] = json!(cards);
+        allocate(key, 1, json!({ "launch": launch }))
+    };
+    let mut held = first.follow_after("s", &wants("one", &["GPU-1", "GPU-2"]), "one");
+    assert_eq!(held.take(3), ["allocated", "created 0", "running 0"]);
+    // Another allocator of this machine knows of it, and starts nothing.
+    let refused = second.follow_after("s", &wants("two", &["GPU-2", "GPU-3"]), "two").rest();
+    let [failed, done] = refused.as_slice() else { panic!("{refused:?}") };
+    let holder = format!("(process {})", first.child.id());
+    assert!(failed.starts_with("failed: card `GPU-2` is claimed by run `") && failed.ends_with(&holder), "{failed}");
+    assert_eq!(done, "done");
+    assert_eq!(second.follow_after("s", &wants("three", &["GPU-3"]), "three").take(1), ["allocated"]);
+    first.wait_until_ready("one", 1);
+    first.control("s", &json!("Stop"));
+    held.rest();
+    assert_eq!(second.follow_after("t", &wants("four", &["GPU-1"]), "four").take(1), ["allocated"]);
+}

@@ -6,8 +6,10 @@
 //! When you change this: whatever way the loop ends, the engines are dropped, and with them every rank.
 
 mod deliver;
+mod facts;
 mod routes;
 mod sessions;
+mod tally;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -31,10 +33,13 @@ use crate::process::handle::{Guard, Household};
 use crate::process::readiness::Readiness;
 use crate::process::signal::Signals;
 
-pub(crate) use routes::{Connection, router};
+pub(crate) use facts::{Facts, Gather};
+pub(crate) use routes::{Connection, Service, router};
 #[cfg(test)]
 pub(crate) use sessions::Order;
 pub(crate) use sessions::Sessions;
+pub(crate) use tally::Traffic;
+use tally::{Course, Tally};
 
 /// Requests that wait for the loop, at most; a client that asks beyond that waits with its connection.
 const QUEUE: usize = 256;
@@ -81,6 +86,7 @@ pub(crate) struct Found {
 pub(crate) struct Status {
     pub(crate) incarnation: String,
     pub(crate) holders: Vec<Holder>,
+    tally: Tally,
 }
 
 /// How the loop is asked.
@@ -130,6 +136,7 @@ struct Kept {
     token: u64,
     /// Counts what its ranks wrote.
     output: watch::Sender<u64>,
+    course: Course,
 }
 
 /// An allocator that serves.
@@ -140,6 +147,7 @@ pub(crate) struct Server {
     dialler: Dialler,
     clock: Clock,
     kept: BTreeMap<AllocKey, Kept>,
+    tally: Tally,
     by_token: BTreeMap<u64, AllocKey>,
     tokens: u64,
     epoll: Readiness,
@@ -175,6 +183,7 @@ impl Server {
             dialler,
             clock,
             kept: BTreeMap::new(),
+            tally: Tally::new(),
             by_token: BTreeMap::new(),
             tokens: 0,
             epoll: Readiness::of(epoll)?,
@@ -322,7 +331,8 @@ impl Server {
                 let _ = found.send(answer);
             }
             Command::Status { status } => {
-                let _ = status.send(Status { incarnation: self.incarnation.clone(), holders: self.state.holders() });
+                let (incarnation, holders) = (self.incarnation.clone(), self.state.holders());
+                let _ = status.send(Status { incarnation, holders, tally: self.tally.clone() });
             }
             Command::Leave => drop(self.feed(Input::Terminate)),
         }
@@ -347,7 +357,10 @@ impl Server {
             }
         };
         match action {
-            Action::Reply(answer) => *reply = Some(answer),
+            Action::Reply(answer) => {
+                self.tally.answered(&answer);
+                *reply = Some(answer);
+            }
             Action::Start { key } => with(&key, &mut Engine::start),
             Action::Stop { key, signal } => with(&key, &mut |engine| engine.stop(signal)),
             Action::StopLeftovers { key } => with(&key, &mut Engine::stop_leftovers),
@@ -399,7 +412,10 @@ impl Server {
             tokio::spawn(deliver::all(dialler, to, session, record.clone(), Some(told)));
         }
         self.by_token.insert(token, key.clone());
-        self.kept.insert(key, Kept { record, owner, world, request, engine: None, token, output });
+        self.kept.insert(
+            key,
+            Kept { record, owner, world, request, engine: None, token, output, course: Course::default() },
+        );
     }
 
     fn open(&mut self, key: &AllocKey) -> Result<(), OpenError> {
@@ -414,8 +430,9 @@ impl Server {
         Ok(())
     }
 
-    fn record(&self, key: &AllocKey, message: Told) {
-        if let Some(kept) = self.kept.get(key) {
+    fn record(&mut self, key: &AllocKey, message: Told) {
+        if let Some(kept) = self.kept.get_mut(key) {
+            self.tally.told(&mut kept.course, &message);
             kept.record.append(message);
         }
     }

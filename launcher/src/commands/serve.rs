@@ -13,16 +13,16 @@ use std::time::Duration;
 use clap::Args;
 use torchlift_schema::{ChannelAddr, exit_code};
 
-use super::{Context, keys, lookup};
+use super::{Context, keys, lookup, probe};
 use crate::allocator::engine::Host;
-use crate::allocator::server::Server;
+use crate::allocator::server::{Facts, Gather, Server, Service, Sessions};
 use crate::allocator::state::Rules;
 use crate::channel::dial::Dialler;
 use crate::channel::listen::{ListenError, Listener};
 use crate::channel::{BoxStream, token};
 use crate::clock;
 use crate::env_vars;
-use crate::error::CommandError;
+use crate::error::{CommandError, one_line};
 use crate::keys::{Credentials, KeysError, Wanted};
 use crate::plan;
 use crate::report::console;
@@ -79,6 +79,8 @@ pub(crate) fn run(args: &ServeArgs, context: &Context) -> Result<u8, CommandErro
     let credentials = credentials(args, context)?;
     let dialler = dialler(args, context, &credentials)?;
     let host = host(args, context)?;
+    let name = credentials.iter().flatten().next().map(|credentials| credentials.role().name().to_owned());
+    let gather = gather(name, context);
     let rules = Rules {
         incarnation: plan::run_id(clock::wall(), std::process::id()),
         slots: args.slots.map(|slots| slots as usize),
@@ -90,7 +92,7 @@ pub(crate) fn run(args: &ServeArgs, context: &Context) -> Result<u8, CommandErro
         .enable_all()
         .build()
         .map_err(|error| system("the runtime cannot be started", error))?;
-    let served = runtime.block_on(serve(args, credentials, dialler, rules, host, token));
+    let served = runtime.block_on(serve(args, credentials, dialler, rules, host, token, gather));
     // A read of stdin that nobody answers any more must not be waited for.
     runtime.shutdown_background();
     served.map(|()| exit_code::OK)
@@ -205,6 +207,24 @@ fn host(args: &ServeArgs, context: &Context) -> Result<Host, CommandError> {
     })
 }
 
+/// How facts of this host are gathered, under the name in its certificate where it has one.
+fn gather(name: Option<String>, context: &Context) -> Arc<Gather> {
+    let context = context.clone();
+    let read = move || {
+        let (_, facts) = probe::gathered(name.as_deref(), &context.cwd, &context)?;
+        probe::check(&facts)?;
+        Ok(torchlift_schema::facts::to_text(&facts))
+    };
+    Arc::new(move || match read() {
+        Ok(text) => Ok(text),
+        Err(CommandError::Findings { summary, findings, .. }) => {
+            let all: Vec<String> = findings.iter().map(|finding| finding.message.clone()).collect();
+            Err(format!("{summary}: {}", all.join("; ")))
+        }
+        Err(error) => Err(one_line(&error)),
+    })
+}
+
 async fn serve(
     args: &ServeArgs,
     credentials: Vec<Option<Arc<Credentials>>>,
@@ -212,6 +232,7 @@ async fn serve(
     rules: Rules,
     host: Host,
     token: Option<String>,
+    gather: Arc<Gather>,
 ) -> Result<(), CommandError> {
     let mut listeners = Vec::new();
     for (addr, credentials) in args.listen.iter().zip(credentials) {
@@ -219,7 +240,14 @@ async fn serve(
     }
     let spool = Spool::make(host.spool.clone())?;
     let server = Server::new(rules, host, dialler).map_err(|error| system("the allocator cannot be started", error))?;
-    let door = Arc::new(Door::new(server.handle(), token, spool.0.clone()));
+    let door = Arc::new(Door::new(Service {
+        handle: server.handle(),
+        sessions: Sessions::default(),
+        token: token.map(Arc::from),
+        spool: Arc::new(spool.0.clone()),
+        facts: Facts::new(gather),
+        traffic: Arc::default(),
+    }));
     let mut accepting = Vec::new();
     for listener in listeners {
         console::print(&format!("serving `{}`\n", listener.addr()));

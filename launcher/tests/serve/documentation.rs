@@ -64,7 +64,7 @@ fn the_protocol_names_every_code_of_a_refusal() {
         include_str!("../../src/allocator/state/reply.rs"),
         include_str!("../../../envelope-schema/src/control/read.rs"),
     ];
-    let starts = ["message-", "bad-", "no-such-", "no-token", "allocate-", "allocator-"];
+    let starts = ["message-", "bad-", "no-such-", "no-token", "no-facts", "allocate-", "allocator-"];
     let words = sources.iter().flat_map(|source| source.split('"'));
     let codes = words.filter(|word| starts.iter().any(|start| word.starts_with(start)));
     let codes: std::collections::BTreeSet<_> =

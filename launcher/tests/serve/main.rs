@@ -8,6 +8,7 @@ mod channel;
 mod client;
 mod dialled;
 mod documentation;
+mod look;
 mod loss;
 mod output;
 mod tls;

@@ -22,8 +22,10 @@ use torchlift_schema::control::{self, ControlReply, Holder, MessageError, Record
 use torchlift_schema::state::AllocKey;
 
 use super::deliver::HEARTBEAT;
+use super::facts::Facts;
 use super::sessions::Sessions;
-use super::{Found, Handle};
+use super::tally::Traffic;
+use super::{Found, Handle, Status};
 use crate::allocator::engine::spool_file;
 use crate::allocator::state::{Asker, Input};
 use crate::channel::{SEQUENCE, SESSION, token};
@@ -62,24 +64,34 @@ impl Connection {
 
 /// What every route knows.
 #[derive(Clone, Debug)]
-struct Shared {
-    handle: Handle,
-    sessions: Sessions,
-    token: Option<Arc<str>>,
-    spool: Arc<PathBuf>,
+pub(crate) struct Service {
+    /// How the allocator is asked.
+    pub(crate) handle: Handle,
+    /// Everybody's sessions.
+    pub(crate) sessions: Sessions,
+    /// What has to be shown over a connection that proves nothing; without one, such a connection gets nothing.
+    pub(crate) token: Option<Arc<str>>,
+    /// Below which output is kept.
+    pub(crate) spool: Arc<PathBuf>,
+    /// What this host is.
+    pub(crate) facts: Facts,
+    /// Connections.
+    pub(crate) traffic: Arc<Traffic>,
 }
 
-/// The routes. `token` is what has to be shown over a connection that proves nothing; without one, such a connection gets nothing.
-pub(crate) fn router(handle: Handle, sessions: Sessions, token: Option<String>, spool: PathBuf) -> Router {
+/// The routes.
+pub(crate) fn router(service: Service) -> Router {
     Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/v1/control", post(control))
         .route("/v1/status", get(status))
+        .route("/v1/facts", get(facts))
+        .route("/metrics", get(metrics))
         .route("/v1/allocations/{key}/events", get(events))
         .route("/v1/allocations/{key}/output/{rank}/{stream}", get(output))
         .fallback(async || refuse(StatusCode::NOT_FOUND, "no-such-route", "there is no such route", Some(ROUTES)))
         .layer(DefaultBodyLimit::max(control::MAX_BYTES))
-        .with_state(Shared { handle, sessions, token: token.map(Arc::from), spool: Arc::new(spool) })
+        .with_state(service)
 }
 
 const ROUTES: &str = "`docs/protocol.md` has every route";
@@ -105,7 +117,7 @@ fn refuse(status: StatusCode, code: &str, message: impl Into<String>, hint: Opti
     Refused(Box::new(json(status, &ControlReply::Refused { code, message, hint })))
 }
 
-impl Shared {
+impl Service {
     /// Who asks.
     fn owner(&self, connection: &Connection, headers: &HeaderMap) -> Result<String, Refused> {
         if let Some(owner) = &connection.owner {
@@ -147,7 +159,7 @@ impl Shared {
 }
 
 async fn control(
-    State(shared): State<Shared>,
+    State(shared): State<Service>,
     Extension(connection): Extension<Arc<Connection>>,
     headers: HeaderMap,
     body: Result<Bytes, axum::extract::rejection::BytesRejection>,
@@ -216,17 +228,47 @@ struct Shown {
 }
 
 async fn status(
-    State(shared): State<Shared>,
+    State(shared): State<Service>,
     Extension(connection): Extension<Arc<Connection>>,
     headers: HeaderMap,
 ) -> Result<Response, Refused> {
     shared.owner(&connection, &headers)?;
-    let status = shared.handle.status().await.ok_or_else(|| {
-        refuse(StatusCode::SERVICE_UNAVAILABLE, "allocator-draining", "this allocator has ended", None)
-    })?;
+    let status = looked(&shared.handle).await?;
     let allocations = status.holders.into_iter().map(Holder::from).collect();
     let (incarnation, version) = (status.incarnation, env!("CARGO_PKG_VERSION"));
     Ok(json(StatusCode::OK, &Shown { incarnation, version, allocations }))
+}
+
+async fn looked(handle: &Handle) -> Result<Status, Refused> {
+    let ended = || refuse(StatusCode::SERVICE_UNAVAILABLE, "allocator-draining", "this allocator has ended", None);
+    handle.status().await.ok_or_else(ended)
+}
+
+async fn metrics(
+    State(shared): State<Service>,
+    Extension(connection): Extension<Arc<Connection>>,
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
+    shared.owner(&connection, &headers)?;
+    let status = looked(&shared.handle).await?;
+    let text = status.tally.text(&status.incarnation, status.holders.len(), &shared.traffic);
+    let kind = (header::CONTENT_TYPE, HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"));
+    Ok(([kind], text).into_response())
+}
+
+async fn facts(
+    State(shared): State<Service>,
+    Extension(connection): Extension<Arc<Connection>>,
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
+    shared.owner(&connection, &headers)?;
+    let none = |why: String| {
+        let hint = Some("`torchlift probe` on that host says what could be read");
+        refuse(StatusCode::INTERNAL_SERVER_ERROR, "no-facts", why, hint)
+    };
+    let text = shared.facts.text().await.map_err(none)?;
+    let kind = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(([kind], text).into_response())
 }
 
 #[derive(Deserialize)]
@@ -237,7 +279,7 @@ struct After {
 
 /// The allocation with this key, if it is the asker's.
 async fn found(
-    shared: &Shared,
+    shared: &Service,
     connection: &Connection,
     headers: &HeaderMap,
     key: &str,
@@ -253,7 +295,7 @@ async fn found(
 }
 
 async fn events(
-    State(shared): State<Shared>,
+    State(shared): State<Service>,
     Extension(connection): Extension<Arc<Connection>>,
     headers: HeaderMap,
     Path(key): Path<String>,
@@ -336,7 +378,7 @@ struct From {
 }
 
 async fn output(
-    State(shared): State<Shared>,
+    State(shared): State<Service>,
     Extension(connection): Extension<Arc<Connection>>,
     headers: HeaderMap,
     Path((key, rank, stream)): Path<(String, usize, String)>,

@@ -58,24 +58,9 @@ pub(crate) fn run(args: &ProbeArgs, context: &Context) -> Result<u8, CommandErro
     // Before anything is read: what cannot be saved need not be.
     let target = args.save.as_ref().map(|file| target(file.as_deref(), context)).transpose()?;
     let project = target.as_deref().and_then(Path::parent).unwrap_or(&context.cwd);
-    let facts = of_this_machine(&context.env, &context.cwd, project);
-    let name = name(args, &facts)?;
-    tell(&name, &facts.problems);
-    let all = ClusterFacts::of(&name, facts);
-    let remedy = "give the name that the cluster file has for this host: `--host NAME`";
-    let beyond = "this is a defect of torchlift: show it to those who make it";
-    let remedied = |finding: Finding| {
-        let is_name = finding.code == "facts-host-name";
-        finding.remedy(if is_name { remedy } else { beyond })
-    };
-    let findings: Vec<Finding> = all.validate().into_iter().map(remedied).collect();
-    if !findings.is_empty() {
-        return Err(CommandError::findings(
-            exit_code::USAGE,
-            "the facts of this host cannot be written down",
-            findings,
-        ));
-    }
+    let (name, all) = gathered(args.host.as_deref(), project, context)?;
+    tell(&name, &all.hosts[&name].problems);
+    check(&all)?;
     let facts = &all.hosts[&name];
     let text = match args.format {
         Format::Text => host::render(&name, facts),
@@ -95,6 +80,40 @@ pub(crate) fn run(args: &ProbeArgs, context: &Context) -> Result<u8, CommandErro
     Ok(exit_code::OK)
 }
 
+/// This machine's facts, under this name or its own; what could not be read is in them.
+///
+/// # Errors
+/// When there is no name for the host.
+pub(crate) fn gathered(
+    name: Option<&str>,
+    project: &Path,
+    context: &Context,
+) -> Result<(String, ClusterFacts), CommandError> {
+    let facts = of_this_machine(&context.env, &context.cwd, project);
+    let name = self::name(name, &facts)?;
+    let all = ClusterFacts::of(&name, facts);
+    Ok((name, all))
+}
+
+/// Whether facts can be written down.
+///
+/// # Errors
+/// With all that stands against it.
+pub(crate) fn check(all: &ClusterFacts) -> Result<(), CommandError> {
+    let remedy = "give the name that the cluster file has for this host: `--host NAME`";
+    let beyond = "this is a defect of torchlift: show it to those who make it";
+    let remedied = |finding: Finding| {
+        let is_name = finding.code == "facts-host-name";
+        finding.remedy(if is_name { remedy } else { beyond })
+    };
+    let findings: Vec<Finding> = all.validate().into_iter().map(remedied).collect();
+    if findings.is_empty() {
+        Ok(())
+    } else {
+        Err(CommandError::findings(exit_code::USAGE, "the facts of this host cannot be written down", findings))
+    }
+}
+
 /// The file to save to.
 fn target(given: Option<&Path>, context: &Context) -> Result<PathBuf, CommandError> {
     if let Some(file) = given {
@@ -111,9 +130,9 @@ fn target(given: Option<&Path>, context: &Context) -> Result<PathBuf, CommandErr
     })
 }
 
-fn name(args: &ProbeArgs, facts: &HostFacts) -> Result<String, CommandError> {
-    if let Some(name) = &args.host {
-        return Ok(name.clone());
+fn name(given: Option<&str>, facts: &HostFacts) -> Result<String, CommandError> {
+    if let Some(name) = given {
+        return Ok(name.to_owned());
     }
     // DNS names it by its first label, as a cluster file does.
     let hostname =

@@ -3,7 +3,6 @@
 //! A connection over TLS is a stranger's until it has shown who it is. Strangers have a room of their own, so that those who
 //! never say anything keep nobody else out, and what is wrong with them is said on stderr, not more often than somebody can read.
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,7 +12,7 @@ use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::allocator::server::{Connection, Handle, Sessions, router};
+use crate::allocator::server::{Connection, Handle, Service, Sessions, Traffic, router};
 use crate::channel::BoxStream;
 use crate::channel::listen::{Arrival, Listener, Proof};
 use crate::channel::tls::HandshakeError;
@@ -41,6 +40,7 @@ pub(super) struct Door {
     router: axum::Router,
     handle: Handle,
     sessions: Sessions,
+    traffic: Arc<Traffic>,
     numbers: AtomicU64,
     room: Arc<Semaphore>,
     strangers: Arc<Semaphore>,
@@ -51,12 +51,14 @@ pub(super) struct Door {
 
 impl Door {
     /// To this allocator.
-    pub(super) fn new(handle: Handle, token: Option<String>, spool: PathBuf) -> Self {
-        let sessions = Sessions::default();
+    pub(super) fn new(service: Service) -> Self {
+        let (handle, sessions) = (service.handle.clone(), service.sessions.clone());
+        let traffic = Arc::clone(&service.traffic);
         Self {
-            router: router(handle.clone(), sessions.clone(), token, spool),
+            router: router(service),
             handle,
             sessions,
+            traffic,
             numbers: AtomicU64::new(0),
             room: Arc::new(Semaphore::new(CONNECTIONS)),
             strangers: Arc::new(Semaphore::new(STRANGERS)),
@@ -90,6 +92,7 @@ impl Door {
                     (stream, Some(format!("client {}", role.name())), room)
                 }
                 Err(error) => {
+                    self.traffic.refuse();
                     let text = self.refused.lock().unwrap_or_else(PoisonError::into_inner).tell(&error);
                     return console::print(&text.unwrap_or_default());
                 }
@@ -112,6 +115,7 @@ impl Door {
 
     /// Answers the requests of one connection until it is closed.
     async fn attend(&self, stream: BoxStream, owner: Option<String>) {
+        let _open = self.traffic.open();
         let connection = Connection::new(self.numbers.fetch_add(1, Ordering::Relaxed) + 1, owner);
         let router = self.router.clone().layer(axum::Extension(Arc::clone(&connection)));
         let mut builder = auto::Builder::new(TokioExecutor::new());

@@ -8,6 +8,8 @@
 //! worlds of 1,000 allocators; `SIMULATION_SEED=4711` runs that one again, which a failure names.
 
 mod host;
+mod random;
+mod rule;
 mod world;
 
 use std::sync::atomic::{AtomicU64, Ordering};

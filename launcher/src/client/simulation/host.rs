@@ -6,7 +6,7 @@ use torchlift_schema::RemoteProcessProcStateMessage as Told;
 use torchlift_schema::control::{ControlReply, RecordLine, RemoteProcessAllocatorMessage as Asked};
 use torchlift_schema::state::{AllocKey, ProcId, ProcState, ProcStopReason};
 
-use super::world::Random;
+use super::random::Random;
 use crate::allocator::server::Order;
 use crate::allocator::state::{Action, Asker, Input, Rules, State};
 use crate::clock::Moment;

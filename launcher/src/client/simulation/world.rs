@@ -1,51 +1,25 @@
-//! The network, the clock and the faults between a client and its allocators; and what has to hold in spite of them.
+//! The network, the clock and the faults between a client and its allocators; [`super::rule`] is what has to hold in spite of them.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::time::Duration;
 
 use torchlift_schema::control::RemoteProcessAllocatorMessage as Asked;
-use torchlift_schema::state::{AllocKey, ProcId, ProcState, ProcStopReason};
+use torchlift_schema::state::{AllocKey, ProcId, ProcStopReason};
 use torchlift_schema::{Extent, View};
 
 use super::host::{Life, Output as Led};
+use super::random::Random;
+use super::rule::Seen;
 use crate::allocator::state::Input as HostInput;
 use crate::client::link::{Action, Failure, Input, Patience, Sent};
-use crate::client::state::{AllocEvent, AllocSpec, Client, HostSpec, Output};
+use crate::client::state::{AllocSpec, Client, HostSpec, Output};
 use crate::clock::Moment;
 
 /// However bad a world is: the longest silence, the longest pauses and the longest stop are over by then.
 const LIMIT: Duration = Duration::from_secs(600);
 /// Steps after which a world counts as one that goes round in circles, by host.
 const MOST_STEPS: u64 = 5_000;
-
-/// Numbers that depend on the seed alone.
-pub(super) struct Random(u64);
-
-impl Random {
-    pub(super) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x2545_F491_4F6C_DD1D)
-    }
-
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub(super) fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    pub(super) fn one_in(&mut self, count: u64) -> bool {
-        self.below(count) == 0
-    }
-
-    pub(super) fn millis(&mut self, least: u64, most: u64) -> Duration {
-        Duration::from_micros(least * 1000 + self.below((most - least) * 1000 + 1))
-    }
-}
 
 /// How a process or its machine goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,29 +118,21 @@ impl Ord for Queued {
     }
 }
 
-struct Host {
-    life: Option<Life>,
-    lives: u32,
-    is_machine_down: bool,
-    paused_until: Duration,
+pub(super) struct Host {
+    pub(super) life: Option<Life>,
+    pub(super) lives: u32,
+    pub(super) is_machine_down: bool,
+    pub(super) paused_until: Duration,
     /// The connection that is open, the lines that its reader was sent, and whether it reads.
-    open: Vec<u64>,
-    reader: Option<(u64, usize)>,
-    next_tick: Option<Duration>,
+    pub(super) open: Vec<u64>,
+    pub(super) reader: Option<(u64, usize)>,
+    pub(super) next_tick: Option<Duration>,
     /// Whether something happened to it for which it may count as lost.
-    is_harmed: bool,
+    pub(super) is_harmed: bool,
     /// When something small went wrong for the last time.
-    blemished: Option<Duration>,
-    starts: u32,
-    crashed: Vec<(usize, ProcStopReason)>,
-}
-
-/// What the client told of a process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Seen {
-    Created,
-    Running,
-    Stopped(ProcStopReason),
+    pub(super) blemished: Option<Duration>,
+    pub(super) starts: u32,
+    pub(super) crashed: Vec<(usize, ProcStopReason)>,
 }
 
 /// How bad a world is.
@@ -185,20 +151,20 @@ pub(super) struct World {
     client: Option<Client>,
     client_paused_until: Duration,
     client_tick: Option<Duration>,
-    hosts: Vec<Host>,
-    views: Vec<View>,
+    pub(super) hosts: Vec<Host>,
+    pub(super) views: Vec<View>,
     /// What each host is asked for. The names of all hosts, which nobody here reads, are not in it.
     requests: Vec<Asked>,
-    extent: Extent,
+    pub(super) extent: Extent,
     weather: Weather,
     patience: Patience,
     host_patience: Duration,
     has_lease: bool,
     is_stubborn: bool,
-    seen: HashMap<(usize, ProcId), (usize, Seen)>,
-    lost: Vec<bool>,
-    is_client_crashed: bool,
-    ended_at: Option<Duration>,
+    pub(super) seen: HashMap<(usize, ProcId), (usize, Seen)>,
+    pub(super) lost: Vec<bool>,
+    pub(super) is_client_crashed: bool,
+    pub(super) ended_at: Option<Duration>,
 }
 
 fn at(time: Duration) -> Moment {
@@ -648,69 +614,6 @@ impl World {
             if self.client_tick.is_none_or(|next| deadline < next) {
                 self.client_tick = Some(deadline);
                 self.later(deadline - self.now, Event::ClientTick);
-            }
-        }
-    }
-
-    /// What the client tells, in order, with nothing doubled and every place right.
-    fn see(&mut self, event: AllocEvent) {
-        let (host, rank, state) = match event {
-            AllocEvent::Allocated { .. } => return,
-            AllocEvent::HostLost { host, why } => {
-                assert!(!std::mem::replace(&mut self.lost[host], true), "host {host} is lost twice");
-                assert!(self.hosts[host].is_harmed, "host {host} is lost, and nothing was wrong with it: {why}");
-                return;
-            }
-            AllocEvent::State { host, rank, state } => (host, rank, state),
-        };
-        let entry = |proc_id: &ProcId| (host, proc_id.clone());
-        match state {
-            ProcState::Created { proc_id, point, .. } => {
-                let rank = rank.expect("a process has a rank");
-                assert_eq!(point, self.extent.point_of_rank(rank).unwrap(), "projected");
-                assert!(self.views[host].local(rank).is_some(), "in the host's part");
-                let before = self.seen.insert(entry(&proc_id), (rank, Seen::Created));
-                assert_eq!(before, None, "{proc_id} is created twice");
-            }
-            ProcState::Running { proc_id, .. } => {
-                let seen = self.seen.get_mut(&entry(&proc_id)).expect("created before it runs");
-                assert_eq!(seen.1, Seen::Created, "{proc_id} runs");
-                seen.1 = Seen::Running;
-            }
-            ProcState::Stopped { proc_id, reason } => {
-                let seen = self.seen.get_mut(&entry(&proc_id)).expect("created before it stops");
-                assert!(!matches!(seen.1, Seen::Stopped(_)), "{proc_id} stops twice");
-                seen.1 = Seen::Stopped(reason);
-            }
-            ProcState::Failed { .. } => {}
-        }
-    }
-
-    fn look_back(&self) {
-        assert!(self.is_client_crashed || self.ended_at.is_some(), "the client does not end");
-        for (index, host) in self.hosts.iter().enumerate() {
-            let alive = host.life.as_ref().map_or(0, Life::alive);
-            assert_eq!(alive, 0, "ranks of host {index} are left");
-            let starts = host.starts + host.life.as_ref().map_or(0, |life| life.starts);
-            assert!(starts <= 1, "host {index} started its ranks {starts} times");
-        }
-        if self.is_client_crashed {
-            return;
-        }
-        for ((host, proc_id), (rank, seen)) in &self.seen {
-            let Seen::Stopped(told) = seen else {
-                panic!("{proc_id} of host {host} is never told of as stopped: {seen:?}")
-            };
-            if *told == ProcStopReason::HostWatchdog {
-                assert!(self.lost[*host], "{proc_id} is stopped with its host, and that is not lost");
-                continue;
-            }
-            let local = self.views[*host].local(*rank).unwrap();
-            let life = self.hosts[*host].life.as_ref().map(Life::ends).unwrap_or_default();
-            let mut ends = life.into_iter().chain(self.hosts[*host].crashed.iter().cloned()).peekable();
-            // A record that was fetched is forgotten.
-            if ends.peek().is_some() {
-                assert!(ends.any(|end| end == (local, told.clone())), "{proc_id} of host {host} did not end by {told}");
             }
         }
     }

@@ -236,6 +236,13 @@ impl Link {
         }
     }
 
+    /// Nothing more is wanted of it, whatever it still says.
+    pub(crate) fn give_up(&mut self, why: String, actions: &mut Vec<Action>, news: &mut Vec<News>) {
+        if !self.is_over() {
+            self.end(News::Gone { why }, actions, news);
+        }
+    }
+
     /// Takes what happened on the connection with this number, and says what to do about it and what was heard, in order.
     pub(crate) fn step(
         &mut self,

@@ -24,6 +24,9 @@ use super::link::{Action, Input, Link, News, Patience, Sent};
 use crate::clock::Moment;
 use crate::plan::MASTER_PORT;
 
+/// Messages that a host may tell for each of its ranks: more than any that starts a rank again and again tells in a day.
+const MOST_TOLD: usize = 10_000;
+
 /// What is wanted of all hosts together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllocSpec {
@@ -119,6 +122,8 @@ struct Host {
     /// Whether it waits for the first host's port.
     is_waiting: bool,
     has_created: bool,
+    /// Messages that it told.
+    told: usize,
     /// Processes that were told of as created and not as stopped.
     procs: HashMap<ProcId, (usize, ProcPhase)>,
     is_over: bool,
@@ -151,6 +156,7 @@ impl Client {
                 deadline: None,
                 is_waiting: false,
                 has_created: false,
+                told: 0,
                 procs: HashMap::new(),
                 is_over: false,
             })
@@ -266,12 +272,19 @@ impl Client {
 
     /// Passes on what a link said to do, and acts on what it heard.
     fn settle(&mut self, host: usize, now: Moment, output: &mut Output) {
-        output.actions.extend(self.actions.drain(..).map(|action| (host, action)));
-        let mut news = std::mem::take(&mut self.news);
-        for heard in news.drain(..) {
-            self.hear(host, heard, now, output);
+        self.pass_on(host, output);
+        while !self.news.is_empty() {
+            let mut news = std::mem::take(&mut self.news);
+            for heard in news.drain(..) {
+                self.hear(host, heard, now, output);
+                // Before another host's actions come behind them.
+                self.pass_on(host, output);
+            }
+            // What was heard may have led to more of it.
+            if self.news.is_empty() {
+                self.news = news;
+            }
         }
-        self.news = news;
         let (before, after) = (self.hosts[host].deadline, self.hosts[host].link.deadline());
         if before != after {
             if let Some(at) = before {
@@ -282,6 +295,10 @@ impl Client {
             }
             self.hosts[host].deadline = after;
         }
+    }
+
+    fn pass_on(&mut self, host: usize, output: &mut Output) {
+        output.actions.extend(self.actions.drain(..).map(|action| (host, action)));
     }
 
     fn hear(&mut self, host: usize, heard: News, now: Moment, output: &mut Output) {
@@ -298,6 +315,13 @@ impl Client {
     }
 
     fn told(&mut self, host: usize, message: Told, now: Moment, output: &mut Output) {
+        let at = &mut self.hosts[host];
+        at.told += 1;
+        // Whoever holds the allocation may be slow to ask for events: no host may fill the memory with them.
+        if at.told > MOST_TOLD.saturating_mul(at.spec.view.num_ranks()) {
+            let why = format!("its allocator told more than {MOST_TOLD} messages a rank");
+            return at.link.give_up(why, &mut self.actions, &mut self.news);
+        }
         match message {
             Told::HeartBeat => {}
             Told::Allocated { terms, .. } => {

@@ -273,6 +273,23 @@ fn nothing_is_told_twice_or_out_of_order_whatever_a_host_says() {
 }
 
 #[test]
+fn a_host_that_tells_without_end_is_given_up_with_its_processes() {
+    let mut scene = Scene::of(spec(&[("host", 1), ("gpu", 1)]));
+    scene.up(0, 1);
+    for _ in 0..MOST_TOLD {
+        scene.update(0, ProcState::Failed { world_id: world(0), description: "again".to_owned() });
+    }
+    let seen = scene.seen();
+    assert!(seen.len() <= MOST_TOLD + 2, "{}", seen.len());
+    assert_eq!(
+        seen[seen.len() - 2..],
+        ["lost 0: its allocator told more than 10000 messages a rank", "w0[0]: stopped: host watchdog failure"]
+    );
+    assert!(scene.client.is_over());
+    assert!(scene.actions.contains(&(0, Action::HangUp { connection: 1 })));
+}
+
+#[test]
 fn a_process_outside_of_its_hosts_part_is_told_of_as_a_failure() {
     let mut scene = Scene::of(spec(&[("host", 1), ("gpu", 2)]));
     scene.accepted(0);

@@ -3,16 +3,17 @@
 //! Carries out what [`super::state`] says and tells it what happened. Must not decide, and must not wait: [`Engine::turn`] takes
 //! what is there.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
-use std::ffi::{OsStr, OsString};
+mod output;
+mod start;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use nix::unistd::geteuid;
 use tokio::sync::watch;
 use torchlift_schema::Finding;
 use torchlift_schema::state::AllocKey;
@@ -21,25 +22,22 @@ use super::pipes::Pipes;
 use super::port::{PortError, Reservation};
 use super::state::{Input, Request, STOP};
 use super::{Allocator, hosts_file};
-use crate::claim::{self, Claims, Holder, Wanted};
+use crate::claim::Claims;
 use crate::clock::Moment;
-use crate::event::{End, Event, Observer, Rank, StartStep, Stream};
-use crate::output::files::{LogFiles, file_name};
+use crate::event::{End, Rank, StartStep};
 use crate::plan::MASTER_PORT;
 use crate::process::handle::{Guard, GuardError};
 use crate::process::limit::{self, TooFewFiles};
 use crate::process::message::{Report, Request as GuardRequest, end_of};
-use crate::process::spawn::Command;
+use output::Output;
+use start::{Start, claim_cards};
+
+pub(crate) use output::spool_file;
 
 /// The token of the guard; those of pipes count from 0.
 const GUARD: u64 = u64::MAX;
 /// Events taken in one turn.
 const EVENTS: usize = 64;
-/// Bytes of a rank's stderr that are kept for the reason of its end.
-const TAIL_BYTES: usize = 8 * 1024;
-/// Lines of it that are told.
-const TAIL_LINES: usize = 100;
-
 /// Why an allocation has no processes. Each is told to its client.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
@@ -141,18 +139,6 @@ pub(crate) struct Engine {
     is_output_closed: bool,
     /// Given back when the guard is gone, and every rank with it.
     _claims: Claims,
-}
-
-/// What its ranks are started with.
-#[derive(Debug)]
-struct Start {
-    program: PathBuf,
-    args: Vec<OsString>,
-    cwd: PathBuf,
-    env: BTreeMap<OsString, OsString>,
-    /// By local rank.
-    rank_env: Vec<BTreeMap<OsString, OsString>>,
-    open_files: u64,
 }
 
 impl Engine {
@@ -371,134 +357,10 @@ impl AsFd for Engine {
     }
 }
 
-/// Claims the cards that an allocation names, for the whole machine.
-fn claim_cards(world: &str, request: &Request, folder: &Path) -> Result<Claims, OpenError> {
-    let names = request.launch.as_ref().map(|launch| launch.cards.as_slice()).unwrap_or_default();
-    let wanted = Wanted { host: String::new(), cards: claim::named(names) };
-    let holder = Holder { run_id: world.to_owned(), uid: geteuid().as_raw(), pid: std::process::id() };
-    match claim::take(folder, &[wanted], &holder) {
-        Ok((claims, doubts)) if doubts.is_empty() => Ok(claims),
-        // Whoever asked for a card of its own would not have it.
-        Ok((_, findings)) | Err(findings) => Err(OpenError::Cards { findings }),
-    }
-}
-
 fn shown(findings: &[Finding]) -> String {
     findings.iter().map(|finding| finding.message.as_str()).collect::<Vec<_>>().join("; ")
 }
 
 fn system(step: &'static str) -> impl FnOnce(Errno) -> OpenError {
     move |source| OpenError::System { step, source }
-}
-
-impl Start {
-    fn of(world: &str, request: &Request, host: &Host) -> Result<Self, OpenError> {
-        let own = host.program.as_deref().and_then(<[OsString]>::split_first);
-        let (program, args, cwd, inherited, env, rank_env) = match (&request.launch, own) {
-            (Some(launch), _) => {
-                let args = launch.args.iter().map(|arg| arg.as_os_str().to_owned()).collect();
-                let vars = |env: &BTreeMap<torchlift_schema::launch::OsText, torchlift_schema::launch::OsText>| {
-                    let vars = env.iter();
-                    vars.map(|(name, value)| (name.as_os_str().to_owned(), value.as_os_str().to_owned())).collect()
-                };
-                let rank_env = launch.rank_env.iter().map(vars).collect();
-                let (program, cwd) = (launch.program.as_os_str().into(), launch.cwd.as_os_str().into());
-                (program, args, cwd, !launch.is_env_whole, vars(&launch.env), rank_env)
-            }
-            (None, Some((program, args))) => {
-                (program.into(), args.to_vec(), host.cwd.clone(), true, BTreeMap::new(), Vec::new())
-            }
-            // `state` lets no such request through.
-            (None, None) => (PathBuf::new(), Vec::new(), host.cwd.clone(), true, BTreeMap::new(), Vec::new()),
-        };
-        let missing = |path: &Path| {
-            let path = path.to_owned();
-            move |source| OpenError::Missing { path, source }
-        };
-        fs_err::metadata(&cwd).map_err(missing(&cwd))?;
-        let resolved = fs_err::canonicalize(&program).map_err(missing(&program))?;
-        if !host.roots.is_empty() && !host.roots.iter().any(|root| resolved.starts_with(root)) {
-            return Err(OpenError::Root { program });
-        }
-        let mut whole = if inherited { host.env.clone() } else { BTreeMap::new() };
-        whole.extend(env);
-        whole.insert(crate::env_vars::TORCHLIFT_RUN_ID.into(), world.into());
-        if let Some(trace_id) = &request.trace_id {
-            whole.insert(crate::env_vars::MONARCH_CLIENT_TRACE_ID.into(), trace_id.into());
-        }
-        let ranks = request.view.num_ranks();
-        let rank_env =
-            (0..ranks).map(|rank| variables(request, rank).chain(own_of(&rank_env, rank)).collect()).collect();
-        Ok(Self { program, args, cwd, env: whole, rank_env, open_files: 0 })
-    }
-
-    fn command(&self, rank: Rank) -> Command<'_> {
-        let own = &self.rank_env[rank.0 as usize];
-        let common = self.env.iter().filter(|(name, _)| !own.contains_key(*name));
-        let env = common.chain(own).map(|(name, value)| (name.as_os_str(), Cow::from(value.as_os_str())));
-        Command {
-            program: &self.program,
-            args: &self.args,
-            env: env.collect::<Vec<(&OsStr, Cow<'_, OsStr>)>>(),
-            cwd: &self.cwd,
-            open_files: self.open_files,
-        }
-    }
-}
-
-/// What a rank can be told from its view alone.
-fn variables(request: &Request, local: usize) -> impl Iterator<Item = (OsString, OsString)> + use<> {
-    let global = request.view.get(local).unwrap_or(local);
-    let number = |number: usize| OsString::from(number.to_string());
-    let ranks = request.view.num_ranks();
-    [("RANK", number(global)), ("LOCAL_RANK", number(local)), ("LOCAL_WORLD_SIZE", number(ranks))]
-        .into_iter()
-        .map(|(name, value)| (name.into(), value))
-}
-
-fn own_of(rank_env: &[BTreeMap<OsString, OsString>], rank: usize) -> impl Iterator<Item = (OsString, OsString)> + '_ {
-    rank_env.get(rank).into_iter().flatten().map(|(name, value)| (name.clone(), value.clone()))
-}
-
-/// Where a rank's stream lies.
-pub(crate) fn spool_file(spool: &Path, key: &AllocKey, rank: usize, stream: Stream) -> PathBuf {
-    spool.join(key.as_str()).join(rank.to_string()).join(file_name(stream))
-}
-
-/// What becomes of the ranks' output.
-#[derive(Debug)]
-struct Output {
-    files: LogFiles,
-    /// By local rank: the end of its stderr.
-    tails: Vec<VecDeque<u8>>,
-    /// Counts what came.
-    grown: watch::Sender<u64>,
-}
-
-impl Output {
-    fn below(folder: &Path, ranks: usize, grown: watch::Sender<u64>) -> Self {
-        let files = LogFiles::below((0..ranks).map(|rank| folder.join(rank.to_string())).collect());
-        Self { files, tails: vec![VecDeque::new(); ranks], grown }
-    }
-
-    fn tail(&mut self, rank: usize) -> String {
-        let Some(tail) = self.tails.get_mut(rank) else { return String::new() };
-        let text = String::from_utf8_lossy(tail.make_contiguous()).into_owned();
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
-    }
-}
-
-impl Observer for Output {
-    fn observe(&mut self, now: Moment, event: &Event<'_>) {
-        if let Event::Output { rank, stream: Stream::Stderr, bytes } = event
-            && let Some(tail) = self.tails.get_mut(rank.0 as usize)
-        {
-            tail.extend(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]);
-            let surplus = tail.len().saturating_sub(TAIL_BYTES);
-            tail.drain(..surplus);
-        }
-        self.files.observe(now, event);
-        self.grown.send_modify(|count| *count += 1);
-    }
 }

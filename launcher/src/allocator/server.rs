@@ -7,6 +7,7 @@
 
 mod deliver;
 mod facts;
+mod reader;
 mod routes;
 mod sessions;
 mod tally;

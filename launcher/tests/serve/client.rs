@@ -320,6 +320,25 @@ fn a_record_is_taken_up_where_it_was_left_when_a_connection_breaks_under_a_lease
 }
 
 #[test]
+fn a_restarted_client_takes_up_what_it_held_under_a_lease() {
+    let (one, two) = (setup().start(), setup().start());
+    let script = "trap 'exit 0' TERM; echo ready; sleep 600 & wait";
+    let mut spec = AllocSpec { lease: Some(LIMIT), ..spec(2, 1, Some(script)) };
+    // What the second host was asked for has what the first one held in it, and has to be asked for in the same way again.
+    spec.hosts[0].launch.as_mut().unwrap().is_port_wanted = true;
+    let client = Client::start(spec.clone(), ways(&[&one, &two]));
+    let before = client.take(6);
+    drop(client);
+    let client = Client::start(spec, ways(&[&one, &two]));
+    assert_eq!(client.take(6), before, "the whole record");
+    assert_eq!((one.held(), two.held()), (vec!["k".to_owned()], vec!["k".to_owned()]), "and nothing is started anew");
+    one.wait_until_ready("k", 1);
+    two.wait_until_ready("k", 1);
+    client.stop();
+    assert_eq!(client.rest(), ["stopped 0: stopped", "stopped 1: stopped"]);
+}
+
+#[test]
 fn ranks_end_with_their_client() {
     let allocator = setup().start();
     let client =

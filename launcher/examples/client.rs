@@ -39,7 +39,12 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     let (extent, views) = split::by_count(&vec![1; ways.len()])?;
     let mut launch = LaunchSpec::new("client", OsText::new("/bin/sleep")?, OsText::new("/")?, 1000);
     launch.args = vec![OsText::new("600")?];
-    let host = |(index, view)| HostSpec { name: format!("host-{index}"), view, launch: Some(launch.clone()) };
+    let host = |(index, view)| HostSpec {
+        name: format!("host-{index}"),
+        view,
+        launch: Some(launch.clone()),
+        incarnation: None,
+    };
     let spec = AllocSpec {
         key: AllocKey::new("client")?,
         owner: "bench".to_owned(),

@@ -159,8 +159,8 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// One that nothing was asked of yet.
-    pub(crate) fn new(patience: Patience, may_return: bool, seed: u64) -> Self {
+    /// One that nothing was asked of yet; with the life of the allocator that holds its part, where one does already.
+    pub(crate) fn new(patience: Patience, may_return: bool, incarnation: Option<String>, seed: u64) -> Self {
         let zero = Moment::after_zero(Duration::ZERO);
         Self {
             patience,
@@ -175,7 +175,7 @@ impl Link {
             is_allocate_sent: false,
             is_allocated: false,
             is_stop_asked: false,
-            incarnation: None,
+            incarnation,
             is_greeted: false,
             beat_by: None,
             next_beat: zero,
@@ -423,13 +423,18 @@ impl Link {
     fn dial(&mut self, actions: &mut Vec<Action>) {
         self.connection += 1;
         self.phase = Phase::Dialling;
-        // What was under way over the one before is sent again, with its number.
-        self.is_greeted = false;
-        (self.post_by, self.beat_by, self.read_again) = (None, None, None);
+        self.forget_connection();
         actions.push(Action::Dial { connection: self.connection });
     }
 
+    /// What was under way over a connection is not waited for: over the next one it is sent again, with its number.
+    fn forget_connection(&mut self) {
+        self.is_greeted = false;
+        (self.post_by, self.beat_by, self.read_again) = (None, None, None);
+    }
+
     fn rest(&mut self, now: Moment) {
+        self.forget_connection();
         let pause = FIRST_PAUSE.saturating_mul(1 << self.tries.min(5)).min(LAST_PAUSE);
         self.tries += 1;
         // Up to a quarter more: a thousand clients of a host that comes back do not come all at once.

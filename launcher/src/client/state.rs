@@ -59,6 +59,9 @@ pub struct HostSpec {
     ///
     /// Where the first host's wants a port, the others are asked only once that is held, and get it as `MASTER_PORT`.
     pub launch: Option<LaunchSpec>,
+    /// Which life of its allocator holds it already, for a client that takes up what one before it asked for: a restarted
+    /// allocator is lost then, and starts nothing. None asks for it anew.
+    pub incarnation: Option<String>,
 }
 
 /// What became of an allocation, in the order of each host.
@@ -69,6 +72,8 @@ pub enum AllocEvent {
     Allocated {
         /// Its place in the specification.
         host: usize,
+        /// Which life of its allocator that is, where it says so.
+        incarnation: Option<String>,
     },
     /// What a host told of one of its processes, or of its part as a whole.
     State {
@@ -151,8 +156,8 @@ impl Client {
             .into_iter()
             .enumerate()
             .map(|(index, host)| Host {
+                link: Link::new(spec.patience, spec.lease.is_some(), host.incarnation.clone(), seed ^ index as u64),
                 spec: host,
-                link: Link::new(spec.patience, spec.lease.is_some(), seed ^ index as u64),
                 deadline: None,
                 is_waiting: false,
                 has_created: false,
@@ -210,6 +215,7 @@ impl Client {
             self.deadlines.remove(&(at, host));
             self.hosts[host].deadline = None;
             self.step(host, 0, Input::Tick, now, output);
+            debug_assert_ne!(self.hosts[host].deadline, Some(at), "a link wants what it was just given");
         }
     }
 
@@ -325,7 +331,8 @@ impl Client {
         match message {
             Told::HeartBeat => {}
             Told::Allocated { terms, .. } => {
-                output.events.push(AllocEvent::Allocated { host });
+                let incarnation = terms.as_ref().map(|terms| terms.incarnation.clone());
+                output.events.push(AllocEvent::Allocated { host, incarnation });
                 if host == 0 && self.hosts.iter().any(|host| host.is_waiting) {
                     self.go_on(terms.and_then(|terms| terms.master_port), now, output);
                 }

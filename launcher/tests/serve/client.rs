@@ -38,7 +38,8 @@ fn spec(hosts: usize, gpus: usize, script: Option<&str>) -> AllocSpec {
         launch
     });
     let views = split::by_innermost(&extent, hosts).unwrap();
-    let host = |(index, view)| HostSpec { name: format!("node-{index}"), view, launch: launch.clone() };
+    let host =
+        |(index, view)| HostSpec { name: format!("node-{index}"), view, launch: launch.clone(), incarnation: None };
     AllocSpec {
         key: AllocKey::new("k").unwrap(),
         owner: "tester".to_owned(),
@@ -140,7 +141,7 @@ impl Client {
 fn short(event: &AllocEvent) -> String {
     let rank = |rank: &Option<usize>| rank.map_or("-".to_owned(), |rank| rank.to_string());
     match event {
-        AllocEvent::Allocated { host } => format!("allocated {host}"),
+        AllocEvent::Allocated { host, .. } => format!("allocated {host}"),
         AllocEvent::HostLost { host, why } => format!("lost {host}: {why}"),
         AllocEvent::State { rank: of, state, .. } => match state {
             ProcState::Created { point, .. } => format!("created {} at {point}", rank(of)),

@@ -19,7 +19,7 @@ struct Scene {
 
 impl Scene {
     fn new(may_return: bool) -> Self {
-        let mut scene = Self { link: Link::new(PATIENCE, may_return, 1), actions: Vec::new(), news: Vec::new() };
+        let mut scene = Self { link: Link::new(PATIENCE, may_return, None, 1), actions: Vec::new(), news: Vec::new() };
         scene.link.allocate(at(0), &mut scene.actions);
         scene
     }
@@ -157,13 +157,18 @@ fn whoever_closes_without_a_word_is_not_dialled_all_the_time() {
     assert_eq!(scene.since(), []);
     scene.on(0, Input::Tick, 100);
     assert_eq!(scene.since(), [Action::Dial { connection: 2 }]);
+    // Nothing is due that a closed connection would have answered: that would wake up its client all the time.
+    let mut scene = Scene::new(true);
+    scene.on(1, Input::Connected, 0);
+    scene.on(1, Input::Closed { why: "alert".to_owned() }, 4990);
+    assert!(scene.link.deadline().unwrap() > at(5030));
 }
 
 #[test]
 fn pauses_grow_and_differ_and_end_with_the_patience() {
     let mut pauses = Vec::new();
     for seed in 0..2 {
-        let mut link = Link::new(PATIENCE, true, seed);
+        let mut link = Link::new(PATIENCE, true, None, seed);
         let (mut actions, mut news) = (Vec::new(), Vec::new());
         link.allocate(at(0), &mut actions);
         let mut now = at(0);

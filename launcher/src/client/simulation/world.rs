@@ -18,6 +18,8 @@ use crate::clock::Moment;
 
 /// However bad a world is: the longest silence, the longest pauses and the longest stop are over by then.
 const LIMIT: Duration = Duration::from_secs(600);
+/// Connections of one client are numbered below this, and those of the next one from here on.
+const GENERATION: u64 = 1 << 32;
 /// Steps after which a world counts as one that goes round in circles, by host.
 const MOST_STEPS: u64 = 5_000;
 
@@ -89,6 +91,8 @@ enum Event {
     ClientCrash {
         is_silent: bool,
     },
+    /// Another client takes up what the one before asked for.
+    ClientRestart,
 }
 
 /// An event in its time; those of one time in the order in which they were made.
@@ -149,6 +153,11 @@ pub(super) struct World {
     queue: BinaryHeap<Reverse<Queued>>,
     count: u64,
     client: Option<Client>,
+    /// How many clients there were before this one.
+    pub(super) generation: u64,
+    spec: AllocSpec,
+    /// What the clients heard of lives, by host.
+    pub(super) incarnations: Vec<Option<String>>,
     client_paused_until: Duration,
     client_tick: Option<Duration>,
     pub(super) hosts: Vec<Host>,
@@ -186,7 +195,7 @@ impl World {
             extent: extent.clone(),
             hosts: views
                 .iter()
-                .map(|view| HostSpec { name: String::new(), view: view.clone(), launch: None })
+                .map(|view| HostSpec { name: String::new(), view: view.clone(), launch: None, incarnation: None })
                 .collect(),
             is_forced: false,
             lease: has_lease.then_some(Duration::from_secs(60)),
@@ -197,13 +206,16 @@ impl World {
         let weather =
             Weather { lost: some(&mut random, 20), repeated: some(&mut random, 5), late: some(&mut random, 5) };
         let is_stubborn = random.one_in(4);
-        let client = Client::new(spec, seed);
+        let client = Client::new(spec.clone(), seed);
         let requests = (0..count).map(|host| client.request(host, Vec::new())).collect();
         let mut world = Self {
             now: Duration::ZERO,
             queue: BinaryHeap::new(),
             count: 0,
             client: Some(client),
+            generation: 0,
+            spec,
+            incarnations: vec![None; count],
             client_paused_until: Duration::ZERO,
             client_tick: None,
             hosts: Vec::new(),
@@ -284,6 +296,10 @@ impl World {
             let when = self.random.millis(0, 5000);
             let is_silent = self.random.one_in(2);
             self.later(when, Event::ClientCrash { is_silent });
+            if self.has_lease {
+                let again = when + self.random.millis(0, 20_000);
+                self.later(again, Event::ClientRestart);
+            }
         }
         // Some ranks never end by themselves.
         let when = self.random.millis(0, 8000);
@@ -368,7 +384,9 @@ impl World {
             {
                 self.later(self.hosts[host].paused_until - self.now, event);
             }
+            Event::ToClient { connection, .. } if connection / GENERATION != self.generation => {}
             Event::ToClient { host, connection, input } => {
+                let connection = connection % GENERATION;
                 self.client(|client, now, output| client.step(host, connection, input, now, output));
             }
             Event::ClientTick => {
@@ -422,6 +440,23 @@ impl World {
                     self.hosts[host].is_harmed |= time > self.patience.limit / 4;
                     self.blemish(host);
                 }
+            }
+            Event::ClientRestart => {
+                if !self.is_client_crashed {
+                    return;
+                }
+                let mut spec = self.spec.clone();
+                for (host, incarnation) in spec.hosts.iter_mut().zip(&self.incarnations) {
+                    host.incarnation.clone_from(incarnation);
+                }
+                self.generation += 1;
+                self.client = Some(Client::new(spec, self.generation));
+                self.is_client_crashed = false;
+                self.seen.clear();
+                self.lost.fill(false);
+                self.client(|client, now, output| client.begin(now, output));
+                let when = self.random.millis(0, 8000);
+                self.later(when, Event::Stop);
             }
             Event::ClientCrash { is_silent } => {
                 self.is_client_crashed = true;
@@ -528,7 +563,7 @@ impl World {
         let at = &mut self.hosts[host];
         at.is_harmed = true;
         at.is_machine_down |= crash == Crash::Machine;
-        at.reader = None;
+        (at.reader, at.next_tick) = (None, None);
         // The guard sees its allocator go: the ranks are gone with it.
         let Some(life) = at.life.take() else { return };
         at.starts += life.starts;
@@ -582,17 +617,22 @@ impl World {
         for event in output.events {
             self.see(event);
         }
+        let of = self.generation * GENERATION;
         for (host, action) in output.actions {
             let way = self.way();
             match action {
                 Action::Dial { connection } => {
                     if connection > 1 {
-                        self.later(way, Event::Left { host, connection: connection - 1 });
+                        self.later(way, Event::Left { host, connection: of + connection - 1 });
                     }
-                    self.later(way, Event::Dial { host, connection });
+                    self.later(way, Event::Dial { host, connection: of + connection });
                 }
-                Action::HangUp { connection } => self.later(way, Event::Left { host, connection }),
-                Action::Read { connection, after } => self.later(way, Event::Read { host, connection, after }),
+                Action::HangUp { connection } => {
+                    self.later(way, Event::Left { host, connection: of + connection });
+                }
+                Action::Read { connection, after } => {
+                    self.later(way, Event::Read { host, connection: of + connection, after });
+                }
                 Action::Post { connection, number, sent } => {
                     for _ in 0..self.copies() {
                         if self.is_lost() {
@@ -600,7 +640,7 @@ impl World {
                             continue;
                         }
                         let way = way + self.way();
-                        self.later(way, Event::Post { host, connection, number, sent });
+                        self.later(way, Event::Post { host, connection: of + connection, number, sent });
                     }
                 }
             }

@@ -19,7 +19,7 @@ fn spec(dims: &[(&str, usize)]) -> AllocSpec {
     let extent = Extent::of(dims.iter().map(|(label, size)| (*label, *size))).unwrap();
     let hosts: usize = dims[..dims.len() - 1].iter().map(|(_, size)| size).product();
     let views = split::by_innermost(&extent, hosts).unwrap();
-    let host = |(index, view)| HostSpec { name: format!("n{index}"), view, launch: None };
+    let host = |(index, view)| HostSpec { name: format!("n{index}"), view, launch: None, incarnation: None };
     AllocSpec {
         key: AllocKey::new("k").unwrap(),
         owner: "ada".to_owned(),
@@ -152,7 +152,7 @@ fn running(host: usize, local: usize) -> ProcState {
 
 fn shown(event: &AllocEvent) -> String {
     match event {
-        AllocEvent::Allocated { host } => format!("allocated {host}"),
+        AllocEvent::Allocated { host, .. } => format!("allocated {host}"),
         AllocEvent::HostLost { host, why } => format!("lost {host}: {why}"),
         AllocEvent::State { state, .. } => state.to_string(),
     }
@@ -171,7 +171,7 @@ fn a_process_of_a_strided_view_gets_its_place_by_the_view_and_not_by_the_offset(
     let mut spec = spec(&[("x", 4), ("y", 4)]);
     let every_second =
         View::from(&spec.extent).range("y", torchlift_schema::extent::Range::from(0..4).step(2.try_into().unwrap()));
-    spec.hosts = vec![HostSpec { name: "n".to_owned(), view: every_second.unwrap(), launch: None }];
+    spec.hosts = vec![HostSpec { name: "n".to_owned(), view: every_second.unwrap(), launch: None, incarnation: None }];
     let mut scene = Scene::of(spec);
     scene.accepted(0);
     scene.created(0, 3);

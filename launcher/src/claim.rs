@@ -6,6 +6,7 @@
 //! A claim is an agreement among runs of Torchlift. What else uses a card does not know of it.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fmt;
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,6 +16,7 @@ use fs_err::os::unix::fs::OpenOptionsExt as _;
 use fs_err::{File, OpenOptions};
 use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use torchlift_schema::{Accelerator, Finding, Place};
 
 use crate::env_vars;
@@ -23,6 +25,8 @@ use crate::preflight::code;
 use crate::preflight::gpu::nvidia_cards;
 use crate::preflight::host::Roots;
 
+/// Characters of a card's name that its lock file's name has.
+const MOST_NAME: usize = 128;
 /// Bytes of a lock file that are read.
 const MOST: u64 = 4096;
 
@@ -33,11 +37,29 @@ const FALLBACK: &str = "/tmp";
 /// The folder of the locks in it.
 const FOLDER: &str = "torchlift-cards";
 
-/// The folder of this machine's claims, unless `TORCHLIFT_CLAIMS` names another: the same for every user.
-pub fn folder(own: Option<&Path>) -> PathBuf {
-    match own {
-        Some(own) => own.to_owned(),
-        None => Path::new(if Path::new(SHARED).is_dir() { SHARED } else { FALLBACK }).join(FOLDER),
+/// A folder of claims that would be another one in every working folder.
+#[derive(Debug, thiserror::Error)]
+#[error("`TORCHLIFT_CLAIMS` is `{}`, which is no absolute path", folder.display())]
+pub struct FolderError {
+    folder: PathBuf,
+}
+
+impl FolderError {
+    /// What to do next.
+    pub fn hint(&self) -> &'static str {
+        "name an absolute folder, the same for every user of the machine, or leave the variable out"
+    }
+}
+
+/// The folder of this machine's claims, unless `TORCHLIFT_CLAIMS` has another: the same for every user.
+///
+/// # Errors
+/// When that is no absolute path.
+pub fn folder(own: Option<&OsStr>) -> Result<PathBuf, FolderError> {
+    match own.filter(|own| !own.is_empty()).map(Path::new) {
+        Some(own) if own.is_absolute() => Ok(own.to_owned()),
+        Some(own) => Err(FolderError { folder: own.to_owned() }),
+        None => Ok(Path::new(if Path::new(SHARED).is_dir() { SHARED } else { FALLBACK }).join(FOLDER)),
     }
 }
 
@@ -80,7 +102,7 @@ impl Wanted {
         let ranks = plan.ranks.iter().map(|rank| &rank.env);
         let seen: Vec<String> = std::iter::once(&plan.env)
             .chain(ranks)
-            .filter_map(|env| env.get(std::ffi::OsStr::new(name)))
+            .filter_map(|env| env.get(OsStr::new(name)))
             .flat_map(|entry| entry.value.to_string_lossy().split(',').map(str::to_owned).collect::<Vec<_>>())
             .collect();
         // What a program of unknown kind inherits was not chosen for it.
@@ -157,7 +179,7 @@ pub fn take(folder: &Path, wanted: &[Wanted], holder: &Holder) -> Result<(Claims
                 taken.push(finding.remedy("wait for its end, or choose other cards in `devices`"));
             }
             Err(error) => {
-                let message = format!("card `{card}` cannot be claimed, so that another run may use it too: {error}");
+                let message = format!("card `{card}` cannot be claimed for one run in `{}`: {error}", folder.display());
                 let finding = Finding::warning(code::CLAIM_UNUSABLE, place, message);
                 let remedy = format!("see that `{}` may be written to by every user (mode 1777)", folder.display());
                 doubts.push(finding.remedy(remedy));
@@ -235,11 +257,16 @@ fn sign(file: &mut File, holder: &Holder) -> io::Result<()> {
     file.write_all(&text)
 }
 
-/// A file's name of it: what else is in a card's name becomes `_`.
+/// A file's name of it. What cannot stand in one is replaced, and a digest keeps it apart from others then.
 fn file_name(card: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
-    let plain: String = card.chars().map(|c| if is_plain(c) { c } else { '_' }).take(128).collect();
-    format!("{plain}.lock")
+    let plain: String = card.chars().map(|c| if is_plain(c) { c } else { '_' }).take(MOST_NAME).collect();
+    if plain == card {
+        return format!("{plain}.lock");
+    }
+    let digest = Sha256::digest(card.as_bytes());
+    let digest: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    format!("{plain}-{digest}.lock")
 }
 
 #[cfg(test)]
@@ -298,6 +325,13 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_that_depends_on_where_one_stands_is_refused() {
+        assert!(folder(Some(OsStr::new("claims"))).unwrap_err().to_string().contains("`claims`"));
+        assert_eq!(folder(Some(OsStr::new("/x"))).unwrap(), Path::new("/x"));
+        assert_eq!(folder(Some(OsStr::new(""))).unwrap(), folder(None).unwrap());
+    }
+
+    #[test]
     fn a_card_has_one_name_however_it_is_chosen() {
         let cards = ["GPU-aa1", "GPU-ab2"].map(str::to_owned);
         for (element, expected) in
@@ -306,6 +340,9 @@ mod tests {
             assert_eq!(on_machine(element, "nvidia", &cards), expected);
         }
         assert_eq!(on_machine("1", "amd", &cards), "amd-1");
-        assert_eq!(file_name("GPU-a/../b"), "GPU-a_.._b.lock");
+        assert_eq!(file_name("GPU-a"), "GPU-a.lock");
+        let odd = ["a/b", "a_b", "a\\b", &"x".repeat(500), &"x".repeat(501), "..", ""].map(file_name);
+        assert_eq!(odd.iter().collect::<std::collections::BTreeSet<_>>().len(), odd.len());
+        assert!(odd.iter().all(|name| name.len() < 200 && !name.contains('/') && name.ends_with(".lock")), "{odd:?}");
     }
 }

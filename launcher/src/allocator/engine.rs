@@ -358,7 +358,11 @@ impl AsFd for Engine {
 }
 
 fn shown(findings: &[Finding]) -> String {
-    findings.iter().map(|finding| finding.message.as_str()).collect::<Vec<_>>().join("; ")
+    let one = |finding: &Finding| match &finding.remedy {
+        Some(remedy) => format!("{}: {remedy}", finding.message),
+        None => finding.message.clone(),
+    };
+    findings.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
 fn system(step: &'static str) -> impl FnOnce(Errno) -> OpenError {

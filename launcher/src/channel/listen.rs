@@ -195,6 +195,11 @@ impl Listener {
         &self.addr
     }
 
+    /// Whether whoever connects proves nothing by that, and has to show a token.
+    pub(crate) fn meets_guests(&self) -> bool {
+        matches!(self.kind, Kind::Tcp(..))
+    }
+
     /// Whether whoever connects is a stranger.
     pub(crate) fn meets_strangers(&self) -> bool {
         matches!(self.kind, Kind::Tls(..))

@@ -20,6 +20,7 @@ use crate::allocator::state::Rules;
 use crate::channel::dial::Dialler;
 use crate::channel::listen::{ListenError, Listener};
 use crate::channel::{BoxStream, token};
+use crate::claim;
 use crate::clock;
 use crate::env_vars;
 use crate::error::{CommandError, one_line};
@@ -177,6 +178,8 @@ fn host(args: &ServeArgs, context: &Context) -> Result<Host, CommandError> {
             Some(vec![found.into_os_string()])
         }
     };
+    let own = context.env.get(OsStr::new(env_vars::TORCHLIFT_CLAIMS)).map(OsString::as_os_str);
+    let claims = claim::folder(own).map_err(|error| usage(error.to_string()).hint(error.hint()))?;
     let roots = args.root.iter().map(|root| {
         fs_err::canonicalize(context.cwd.join(root)).map_err(|error| {
             usage(format!("`--root {}` is no folder", root.display()))
@@ -203,7 +206,7 @@ fn host(args: &ServeArgs, context: &Context) -> Result<Host, CommandError> {
         env: plan::inherited(&context.env),
         hosts_file: context.env.get(OsStr::new(env_vars::TORCH_ELASTIC_CUSTOM_HOSTNAMES_LIST_FILE)).map(PathBuf::from),
         spool,
-        claims: crate::claim::folder(var(env_vars::TORCHLIFT_CLAIMS).as_deref()),
+        claims,
     })
 }
 

@@ -159,3 +159,18 @@ fn what_is_not_there_is_answered_as_not_there() {
     }
     assert_eq!(allocator.request("/v1/control", &["-X", "GET"], None).0, 405);
 }
+
+#[test]
+fn connections_over_tcp_without_a_token_keep_nobody_out_who_comes_by_another_way() {
+    let setup = setup();
+    let socket = setup.folder.join("s");
+    let listen = format!("unix:{}", socket.display());
+    let tcp = ["--listen", "tcp:127.0.0.1:0", "--token-file", "token", "--listen", &listen];
+    let target = vec!["--unix-socket".to_owned(), socket.to_str().unwrap().to_owned()];
+    let allocator = setup.args(&tcp).spawn(target, 2);
+    let port: u16 = allocator.serving[0].strip_prefix("tcp:127.0.0.1:").unwrap().parse().unwrap();
+    // More than are let in at once; none of them ever says a word.
+    let silent: Vec<_> = (0..300).map(|_| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+    assert_eq!(allocator.get("/healthz").0, 200);
+    drop(silent);
+}

@@ -5,7 +5,9 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -36,13 +38,24 @@ pub(crate) struct Connection {
     number: u64,
     /// Who is at the other end; none before a token was shown.
     owner: Option<String>,
+    /// Whether it is known who that is.
+    is_proved: AtomicBool,
     sessions: Mutex<BTreeSet<String>>,
 }
 
 impl Connection {
     /// A connection of this owner; none for one that has to show a token with each request.
     pub(crate) fn new(number: u64, owner: Option<String>) -> Arc<Self> {
-        Arc::new(Self { number, owner, sessions: Mutex::default() })
+        let is_proved = AtomicBool::new(owner.is_some());
+        Arc::new(Self { number, owner, is_proved, sessions: Mutex::default() })
+    }
+
+    /// Comes to its end when this time is over and it is still not known who is at the other end.
+    pub(crate) async fn is_late(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+        if self.is_proved.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
     }
 
     /// It is closed: its sessions may have lost their last connection.
@@ -119,7 +132,10 @@ impl Service {
         }
         let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
         match (&self.token, shown) {
-            (Some(token), Some(shown)) if token::is_same(token, shown) => Ok("token".to_owned()),
+            (Some(token), Some(shown)) if token::is_same(token, shown) => {
+                connection.is_proved.store(true, Ordering::Relaxed);
+                Ok("token".to_owned())
+            }
             _ => Err(refuse(
                 StatusCode::UNAUTHORIZED,
                 "no-token",

@@ -70,8 +70,9 @@ fn claim(request: &RunRequest, planned: &Planned) -> Result<Claims, CommandError
     let cards = claim::cards_here(&Roots::default());
     let hosts = request.hosts.iter().zip(&planned.plan.hosts);
     let wanted: Vec<Wanted> = hosts.map(|(host, plan)| Wanted::of(host, plan, &cards)).collect();
-    let own = request.base_env.get(OsStr::new(env_vars::TORCHLIFT_CLAIMS)).map(Path::new);
-    let folder = claim::folder(own.filter(|folder| folder.is_absolute()));
+    let own = request.base_env.get(OsStr::new(env_vars::TORCHLIFT_CLAIMS)).map(OsString::as_os_str);
+    let folder = claim::folder(own)
+        .map_err(|error| CommandError::new(exit_code::USAGE, error.to_string()).hint(error.hint()))?;
     let (uid, pid) = (nix::unistd::geteuid().as_raw(), std::process::id());
     let holder = claim::Holder { run_id: request.run_id.clone(), uid, pid };
     let (claims, doubts) = claim::take(&folder, &wanted, &holder)

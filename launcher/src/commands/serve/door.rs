@@ -1,7 +1,8 @@
 //! What lets connections in: how many, and as whom.
 //!
 //! A connection over TLS is a stranger's until it has shown who it is. Strangers have a room of their own, so that those who
-//! never say anything keep nobody else out, and what is wrong with them is said on stderr, not more often than somebody can read.
+//! never say anything keep out nobody but other strangers, and those for as long as a handshake may take; what is wrong with
+//! them is said on stderr, not more often than somebody can read. Whoever has to show a token has a room of its own too.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,6 +28,8 @@ const STRANGERS: usize = 64;
 const STREAMS: u32 = 256;
 /// Time in which the head of a request has to be there.
 const HEAD: Duration = Duration::from_secs(10);
+/// Time in which a connection that proves nothing has to have shown a token.
+const PROVING: Duration = Duration::from_secs(10);
 /// Pause after the system had no room for another connection.
 const NO_ROOM: Duration = Duration::from_millis(100);
 /// Time in which open requests may end once the allocator has.
@@ -44,6 +47,8 @@ pub(super) struct Door {
     numbers: AtomicU64,
     room: Arc<Semaphore>,
     strangers: Arc<Semaphore>,
+    /// For those who have to show a token: whoever has none can fill it, and keeps out nobody who comes by another way.
+    guests: Arc<Semaphore>,
     refused: Mutex<Refused>,
     /// Whether the allocator has ended.
     is_over: watch::Sender<bool>,
@@ -62,6 +67,7 @@ impl Door {
             numbers: AtomicU64::new(0),
             room: Arc::new(Semaphore::new(CONNECTIONS)),
             strangers: Arc::new(Semaphore::new(STRANGERS)),
+            guests: Arc::new(Semaphore::new(CONNECTIONS)),
             refused: Mutex::new(Refused::new()),
             is_over: watch::Sender::new(false),
         }
@@ -69,7 +75,11 @@ impl Door {
 
     /// Lets in whoever comes by this way, for as long as it is polled.
     pub(super) async fn accept_from(self: Arc<Self>, listener: Listener) {
-        let room = if listener.meets_strangers() { &self.strangers } else { &self.room };
+        let room = match () {
+            () if listener.meets_strangers() => &self.strangers,
+            () if listener.meets_guests() => &self.guests,
+            () => &self.room,
+        };
         loop {
             let Ok(place) = Arc::clone(room).acquire_owned().await else { return };
             match listener.accept().await {
@@ -110,7 +120,9 @@ impl Door {
     /// Lets answers that are on their way leave, and closes connections that nobody uses.
     pub(super) async fn close(&self) {
         self.is_over.send_replace(true);
-        let _ = tokio::time::timeout(LAST_WORDS, self.room.acquire_many(CONNECTIONS as u32)).await;
+        let all = CONNECTIONS as u32;
+        let left = async { tokio::join!(self.room.acquire_many(all), self.guests.acquire_many(all)) };
+        let _ = tokio::time::timeout(LAST_WORDS, left).await;
     }
 
     /// Answers the requests of one connection until it is closed.
@@ -130,6 +142,8 @@ impl Door {
         };
         tokio::select! {
             _ = served.as_mut() => {}
+            // Closed as it is: whoever showed nothing is owed nothing.
+            () = connection.is_late(PROVING) => {}
             () = is_over => {
                 served.as_mut().graceful_shutdown();
                 let _ = served.await;

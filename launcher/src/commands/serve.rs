@@ -3,10 +3,11 @@
 //! Owns what it is told and what it needs; `door` lets connections in.
 
 mod door;
+mod spool;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ use crate::keys::{Credentials, KeysError, Wanted};
 use crate::plan;
 use crate::report::console;
 use door::Door;
+use spool::Spool;
 
 /// What stands on stdout before the connection: whatever a login shell prints comes before it.
 const MARKER: &str = "torchlift-serve 1\n";
@@ -241,13 +243,16 @@ async fn serve(
     for (addr, credentials) in args.listen.iter().zip(credentials) {
         listeners.push(Listener::bind(addr, credentials).await.map_err(not_served)?);
     }
-    let spool = Spool::make(host.spool.clone())?;
+    let spool = Spool::make(host.spool.clone()).map_err(|error| {
+        system(&format!("the folder `{}` for the ranks' output cannot be made", host.spool.display()), error)
+            .hint("give another one with `--spool DIR`")
+    })?;
     let server = Server::new(rules, host, dialler).map_err(|error| system("the allocator cannot be started", error))?;
     let door = Arc::new(Door::new(Service {
         handle: server.handle(),
         sessions: Sessions::default(),
         token: token.map(Arc::from),
-        spool: Arc::new(spool.0.clone()),
+        spool: Arc::new(spool.folder().to_owned()),
         facts: Facts::new(gather),
         traffic: Arc::default(),
     }));
@@ -272,32 +277,6 @@ async fn serve(
 fn not_served(error: ListenError) -> CommandError {
     let hint = error.hint();
     usage("nothing is served".to_owned()).because(error).hint(hint)
-}
-
-/// The folder of the ranks' output; what is empty in it goes when the allocator does.
-struct Spool(PathBuf);
-
-impl Spool {
-    fn make(folder: PathBuf) -> Result<Self, CommandError> {
-        let made = private_folder(&folder);
-        made.map_err(|error| {
-            system(&format!("the folder `{}` for the ranks' output cannot be made", folder.display()), error)
-                .hint("give another one with `--spool DIR`")
-        })?;
-        Ok(Self(folder))
-    }
-}
-
-impl Drop for Spool {
-    fn drop(&mut self) {
-        // Records end with the allocator, and what they point to with them.
-        let _ = fs_err::remove_dir_all(&self.0);
-    }
-}
-
-fn private_folder(folder: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 /// Writes the marker, and gives stdin and stdout as one stream.

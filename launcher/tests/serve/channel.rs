@@ -174,3 +174,23 @@ fn connections_over_tcp_without_a_token_keep_nobody_out_who_comes_by_another_way
     assert_eq!(allocator.get("/healthz").0, 200);
     drop(silent);
 }
+
+#[test]
+fn a_request_that_means_nothing_is_answered_like_any_other_refusal() {
+    let allocator = setup().program("exec sleep 600").start();
+    let mut held = allocator.follow_after("s", &allocate("k", 1, json!({})), "k");
+    held.take(3);
+    for (path, status, code) in [
+        ("/v1/allocations/k/output/-1/stdout", 404, "no-such-rank"),
+        ("/v1/allocations/k/output/1/stdout", 404, "no-such-rank"),
+        ("/v1/allocations/k/output/0/stdout?from=abc", 400, "bad-query"),
+        ("/v1/allocations/k/output/0/stdout?follow=maybe", 400, "bad-query"),
+        ("/v1/allocations/k/events?after=-1", 400, "bad-query"),
+        ("/v1/control", 405, "no-such-method"),
+        ("/v2", 404, "no-such-route"),
+    ] {
+        let (seen, reply) = allocator.get(path);
+        assert_eq!((seen, &reply["Refused"]["code"]), (status, &json!(code)), "{path}: {reply}");
+        assert!(reply["Refused"]["message"].as_str().is_some_and(|message| !message.is_empty()), "{path}: {reply}");
+    }
+}

@@ -251,10 +251,10 @@ fn who_holds_a_busy_allocator_is_told() {
 
 #[test]
 fn hosts_are_beaten_to_though_nobody_asks_for_events() {
-    let allocator = setup().args(&["--client-timeout", "1s"]).start();
+    let allocator = setup().args(&["--client-timeout", "2s"]).start();
     let patience = Patience { interval: SECOND / 10, ..LONG };
     // Longer than a client may be silent.
-    let client = Client::start_deaf(AllocSpec { patience, ..spec(1, 1, Some("sleep 3; exit 7")) }, ways(&[&allocator]));
+    let client = Client::start_deaf(AllocSpec { patience, ..spec(1, 1, Some("sleep 5; exit 7")) }, ways(&[&allocator]));
     wait_until("it runs", || allocator.held() == ["k"]);
     wait_until("it is over", || allocator.held().is_empty());
     client.orders.send(Order::Listen).unwrap();
@@ -265,7 +265,7 @@ fn hosts_are_beaten_to_though_nobody_asks_for_events() {
 #[test]
 fn an_allocator_that_stops_answering_is_lost_in_the_time_that_was_said() {
     let allocator = setup().program(PATIENT).start();
-    let patience = Patience { interval: SECOND / 4, limit: SECOND, wait: Duration::ZERO };
+    let patience = Patience { interval: SECOND / 2, limit: SECOND * 3, wait: Duration::ZERO };
     let client = Client::start(AllocSpec { patience, ..spec(1, 2, None) }, ways(&[&allocator]));
     client.take(5);
     allocator.signal(Signal::SIGSTOP);
@@ -273,7 +273,7 @@ fn an_allocator_that_stops_answering_is_lost_in_the_time_that_was_said() {
     assert_eq!(
         events,
         [
-            "lost 0: nothing was heard of it for 1s",
+            "lost 0: nothing was heard of it for 3s",
             "stopped 0: host watchdog failure",
             "stopped 1: host watchdog failure"
         ]

@@ -53,10 +53,11 @@ fn the_numbers_agree_with_what_clients_were_told() {
     allocator.follow_after("s", &missing, "failed").rest();
     let mut held = allocator.follow_after(
         "held",
-        &allocate("held", 2, json!({ "launch": launch("trap '' TERM; sleep 600 & wait; sleep 600", 50) })),
+        &allocate("held", 2, json!({ "launch": launch("trap '' TERM; echo ready; sleep 600 & wait; sleep 600", 50) })),
         "held",
     );
     held.take(5);
+    allocator.wait_until_ready("held", 2);
     assert_eq!(allocator.control("other", &allocate("busy", 1, json!({ "launch": launch("", 1) }))).0, 503);
     assert_eq!(allocator.control("other", &allocate("none", 0, json!({ "launch": launch("", 1) }))).0, 422);
     let meanwhile = numbers(&allocator);

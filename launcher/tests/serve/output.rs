@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::allocator::{allocate, launch, setup};
+use crate::allocator::{allocate, launch, setup, wait_until};
 
 #[test]
 fn output_is_read_to_the_byte_from_anywhere_and_to_its_end() {
@@ -47,7 +47,7 @@ fn output_without_end_holds_up_no_deadline() {
     let terms = json!({ "launch": launch("trap '' TERM; while :; do yes | head -c 1000000; done", 300) });
     let mut events = allocator.follow_after("s", &allocate("k", 1, terms), "k");
     events.take(3);
-    crate::allocator::wait_until("the trap is set", || {
+    wait_until("the trap is set", || {
         fs_err::metadata(allocator.spooled("k", 0, "stdout")).is_ok_and(|file| file.len() > 0)
     });
     allocator.control("s", &json!("Stop"));
@@ -65,4 +65,28 @@ fn what_was_kept_of_output_goes_with_the_allocator() {
     allocator.signal(nix::sys::signal::Signal::SIGTERM);
     assert_eq!(allocator.wait().0, Some(0));
     assert_eq!(spool.read_dir().unwrap().count(), 0);
+}
+
+#[test]
+fn what_a_killed_allocator_kept_goes_with_the_next_one_and_what_a_living_one_keeps_stays() {
+    let shared = tempfile::tempdir().unwrap();
+    let spool = shared.path().join("kept");
+    let start = || setup().args(&["--spool", spool.to_str().unwrap()]).start();
+    let lives = || spool.read_dir().unwrap().count();
+    let mut killed = start();
+    let living = start();
+    assert_eq!(lives(), 2);
+    // Something else in the folder is nobody's spool.
+    fs_err::create_dir(spool.join("mine")).unwrap();
+    fs_err::write(spool.join("mine/notes"), "").unwrap();
+    killed.child.kill().unwrap();
+    killed.child.wait().unwrap();
+    let launch = launch("echo here; exec sleep 600", 100);
+    let mut held = living.follow_after("s", &allocate("k", 1, json!({ "launch": launch })), "k");
+    held.take(3);
+    let _next = start();
+    assert_eq!(lives(), 3, "the killed one's is gone");
+    assert!(spool.join("mine/notes").is_file());
+    let output = || living.get("/v1/allocations/k/output/0/stdout").1;
+    wait_until("what it wrote is kept", || output() == json!("here\n"));
 }

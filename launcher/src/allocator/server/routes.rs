@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{DefaultBodyLimit, Extension, Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -96,6 +97,14 @@ pub(crate) fn router(service: Service) -> Router {
         .route("/metrics", get(metrics))
         .route("/v1/allocations/{key}/events", get(events))
         .route("/v1/allocations/{key}/output/{rank}/{stream}", get(output))
+        .method_not_allowed_fallback(async || {
+            refuse(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "no-such-method",
+                "this route is not asked in this way",
+                Some(ROUTES),
+            )
+        })
         .fallback(async || refuse(StatusCode::NOT_FOUND, "no-such-route", "there is no such route", Some(ROUTES)))
         .layer(DefaultBodyLimit::max(control::MAX_BYTES))
         .with_state(service)
@@ -175,10 +184,15 @@ async fn control(
     body: Result<Bytes, axum::extract::rejection::BytesRejection>,
 ) -> Result<Response, Refused> {
     let by = shared.asker(&connection, &headers).await?;
-    let body = body.map_err(|error| {
-        let code =
-            if error.status() == StatusCode::PAYLOAD_TOO_LARGE { "message-too-large" } else { "message-cut-short" };
-        refuse(error.status(), code, format!("the message cannot be read: {}", error.body_text()), Some(ROUTES))
+    let body = body.map_err(|error| match error.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            let message = format!("a message has at most {} bytes", control::MAX_BYTES);
+            refuse(error.status(), "message-too-large", message, Some("ask for it in several allocations"))
+        }
+        status => {
+            let message = format!("the message cannot be read: {}", error.body_text());
+            refuse(status, "message-cut-short", message, Some("send it again, to its end"))
+        }
     })?;
     let number = match headers.get(SEQUENCE) {
         None => None,
@@ -287,6 +301,19 @@ struct After {
     after: u64,
 }
 
+/// What stands behind the `?` of a request.
+fn query<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Refused> {
+    let wrong = |error: QueryRejection| {
+        refuse(
+            StatusCode::BAD_REQUEST,
+            "bad-query",
+            error.body_text(),
+            Some("numbers are whole and from 0, and `follow` is `true` or `false`"),
+        )
+    };
+    query.map(|Query(query)| query).map_err(wrong)
+}
+
 /// The allocation with this key, if it is the asker's.
 async fn found(
     shared: &Service,
@@ -309,8 +336,9 @@ async fn events(
     Extension(connection): Extension<Arc<Connection>>,
     headers: HeaderMap,
     Path(key): Path<String>,
-    Query(After { after }): Query<After>,
+    asked: Result<Query<After>, QueryRejection>,
 ) -> Result<Response, Refused> {
+    let After { after } = query(asked)?;
     let (key, found) = found(&shared, &connection, &headers, &key).await?;
     let reader = Reader {
         found,
@@ -339,19 +367,20 @@ async fn output(
     State(shared): State<Service>,
     Extension(connection): Extension<Arc<Connection>>,
     headers: HeaderMap,
-    Path((key, rank, stream)): Path<(String, usize, String)>,
-    Query(From { from, follow }): Query<From>,
+    Path((key, rank, stream)): Path<(String, String, String)>,
+    asked: Result<Query<From>, QueryRejection>,
 ) -> Result<Response, Refused> {
+    let From { from, follow } = query(asked)?;
     let (key, found) = found(&shared, &connection, &headers, &key).await?;
     let stream = match stream.as_str() {
         "stdout" => Stream::Stdout,
         "stderr" => Stream::Stderr,
         _ => return Err(refuse(StatusCode::NOT_FOUND, "no-such-stream", "a stream is `stdout` or `stderr`", None)),
     };
-    if rank >= found.ranks {
-        let message = format!("there is no local rank {rank} among {}", found.ranks);
+    let Some(rank) = rank.parse().ok().filter(|rank| *rank < found.ranks) else {
+        let message = format!("there is no local rank `{}` among {}", rank.escape_debug(), found.ranks);
         return Err(refuse(StatusCode::NOT_FOUND, "no-such-rank", message, None));
-    }
+    };
     let file = spool_file(&shared.spool, &key, rank, stream);
     let bytes = stream::unfold(Spooled { file, at: from, found, follow }, |mut spooled| async {
         let bytes = spooled.bytes().await?;

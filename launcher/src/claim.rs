@@ -5,8 +5,9 @@
 //!
 //! A claim is an agreement among runs of Torchlift. What else uses a card does not know of it.
 
-use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::cell::LazyCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,12 +16,13 @@ use std::path::{Path, PathBuf};
 use fs_err::os::unix::fs::OpenOptionsExt as _;
 use fs_err::{File, OpenOptions};
 use nix::fcntl::OFlag;
+use nix::unistd::{ftruncate, geteuid};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use torchlift_schema::{Accelerator, Finding, Place};
 
 use crate::env_vars;
-use crate::plan::{HostPlan, HostRequest};
+use crate::plan::{HostPlan, HostRequest, card_elements};
 use crate::preflight::code;
 use crate::preflight::gpu::nvidia_cards;
 use crate::preflight::host::Roots;
@@ -51,12 +53,13 @@ impl FolderError {
     }
 }
 
-/// The folder of this machine's claims, unless `TORCHLIFT_CLAIMS` has another: the same for every user.
+/// The folder of this machine's claims, unless `TORCHLIFT_CLAIMS` in this environment has another: the same for every user.
 ///
 /// # Errors
 /// When that is no absolute path.
-pub fn folder(own: Option<&OsStr>) -> Result<PathBuf, FolderError> {
-    match own.filter(|own| !own.is_empty()).map(Path::new) {
+pub fn folder(env: &BTreeMap<OsString, OsString>) -> Result<PathBuf, FolderError> {
+    let own = env.get(OsStr::new(env_vars::TORCHLIFT_CLAIMS)).filter(|own| !own.is_empty()).map(Path::new);
+    match own {
         Some(own) if own.is_absolute() => Ok(own.to_owned()),
         Some(own) => Err(FolderError { folder: own.to_owned() }),
         None => Ok(Path::new(if Path::new(SHARED).is_dir() { SHARED } else { FALLBACK }).join(FOLDER)),
@@ -72,6 +75,13 @@ pub struct Holder {
     pub uid: u32,
     /// The process that holds the claim.
     pub pid: u32,
+}
+
+impl Holder {
+    /// This process, for the run with this id.
+    pub fn of(run_id: &str) -> Self {
+        Self { run_id: run_id.to_owned(), uid: geteuid().as_raw(), pid: std::process::id() }
+    }
 }
 
 /// For people: ``run `20261130-142305-abcd` of user 1000 (process 4711)``.
@@ -91,8 +101,9 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// What the ranks of this host will see. `cards` are those of the machine by index, as [`cards_here`] gives them.
-    pub fn of(request: &HostRequest, plan: &HostPlan, cards: &[String]) -> Self {
+    /// What the ranks of this host will see. `cards` are those of the machine by index, as [`cards_here`] gives them: read only
+    /// where a host wants any.
+    pub fn of(request: &HostRequest, plan: &HostPlan, cards: &LazyCell<Vec<String>>) -> Self {
         let accelerator = request.program.accelerator();
         let is_for_cards = accelerator.is_some_and(|accelerator| *accelerator != Accelerator::Cpu);
         let (name, prefix) = match accelerator {
@@ -100,19 +111,17 @@ impl Wanted {
             _ => (env_vars::CUDA_VISIBLE_DEVICES, "nvidia"),
         };
         let ranks = plan.ranks.iter().map(|rank| &rank.env);
-        let seen: Vec<String> = std::iter::once(&plan.env)
-            .chain(ranks)
-            .filter_map(|env| env.get(OsStr::new(name)))
-            .flat_map(|entry| entry.value.to_string_lossy().split(',').map(str::to_owned).collect::<Vec<_>>())
-            .collect();
+        let envs = std::iter::once(&plan.env).chain(ranks);
+        let shown: Vec<_> = envs.filter_map(|env| Some(env.get(OsStr::new(name))?.value.to_string_lossy())).collect();
         // What a program of unknown kind inherits was not chosen for it.
         let is_chosen = is_for_cards || !request.devices.is_empty();
-        let mut wanted: Vec<String> = match (is_chosen, seen.is_empty()) {
+        let mut wanted: Vec<String> = match (is_chosen, shown.is_empty()) {
             (false, _) => Vec::new(),
             (true, true) if prefix == "nvidia" => cards.to_vec(),
-            (true, _) => seen.iter().map(|element| on_machine(element, prefix, cards)).collect(),
+            (true, _) => {
+                shown.iter().flat_map(|list| card_elements(list)).map(|card| on_machine(card, prefix, cards)).collect()
+            }
         };
-        wanted.retain(|card| !card.is_empty());
         wanted.sort();
         wanted.dedup();
         Self { host: request.name.clone(), cards: wanted }
@@ -140,7 +149,7 @@ fn on_machine(element: &str, prefix: &str, cards: &[String]) -> String {
         return known.cloned().unwrap_or_else(|| format!("{prefix}-{index}"));
     }
     // A UUID may be shortened to a unique beginning.
-    let mut whole = cards.iter().filter(|card| card.starts_with(element));
+    let mut whole = cards.iter().filter(|card| !element.is_empty() && card.starts_with(element));
     match (whole.next(), whole.next()) {
         (Some(card), None) => card.clone(),
         _ => element.to_owned(),
@@ -159,15 +168,9 @@ pub struct Claims {
 /// # Errors
 /// When a card is another's.
 pub fn take(folder: &Path, wanted: &[Wanted], holder: &Holder) -> Result<(Claims, Vec<Finding>), Vec<Finding>> {
-    let mut first = BTreeMap::new();
-    let mut ordered = Vec::new();
-    for host in wanted {
-        for card in &host.cards {
-            if first.insert(card.as_str(), ()).is_none() {
-                ordered.push((host.host.as_str(), card.as_str()));
-            }
-        }
-    }
+    let mut seen = BTreeSet::new();
+    let cards = wanted.iter().flat_map(|host| host.cards.iter().map(move |card| (host.host.as_str(), card.as_str())));
+    let ordered = cards.filter(|(_, card)| seen.insert(*card));
     let (mut files, mut taken, mut doubts) = (Vec::new(), Vec::new(), Vec::new());
     for (host, card) in ordered {
         let place = Place::host(host).key("devices");
@@ -252,7 +255,7 @@ fn make_folder(folder: &Path) -> io::Result<()> {
 fn sign(file: &mut File, holder: &Holder) -> io::Result<()> {
     let text = serde_json::to_vec(holder)?;
     // Where only its maker may write, the text of an earlier holder would name the wrong one: there it stays as it is.
-    nix::unistd::ftruncate(&*file, 0).map_err(io::Error::from)?;
+    ftruncate(&*file, 0).map_err(io::Error::from)?;
     file.seek(io::SeekFrom::Start(0))?;
     file.write_all(&text)
 }
@@ -272,6 +275,7 @@ fn file_name(card: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::{Device, EnvValue, Program};
 
     fn wanted(host: &str, cards: &[&str]) -> Wanted {
         Wanted { host: host.to_owned(), cards: cards.iter().map(|card| (*card).to_owned()).collect() }
@@ -325,10 +329,45 @@ mod tests {
     }
 
     #[test]
+    fn what_ranks_see_is_claimed_and_cards_are_looked_for_only_then() {
+        let wanted = |devices: &[Device], shown: Option<&str>, cards: &LazyCell<Vec<String>>| {
+            let request = HostRequest {
+                name: "a".to_owned(),
+                path: "/".into(),
+                program: Program::Plain { program: "/bin/true".into(), cwd: "/".into() },
+                slots: 1,
+                env: BTreeMap::new(),
+                runner: Vec::new(),
+                devices: devices.to_vec(),
+            };
+            let entry = |value: &str| {
+                (env_vars::CUDA_VISIBLE_DEVICES.into(), EnvValue { value: value.into(), is_secret: false })
+            };
+            let plan = HostPlan {
+                name: "a".to_owned(),
+                program: "/bin/true".into(),
+                args: Vec::new(),
+                cwd: "/".into(),
+                env: shown.map(entry).into_iter().collect(),
+                ranks: Vec::new(),
+            };
+            Wanted::of(&request, &plan, cards).cards
+        };
+        let unread = LazyCell::new((|| panic!("nobody wants a card")) as fn() -> Vec<String>);
+        assert!(wanted(&[], Some("0"), &unread).is_empty(), "inherited, and not chosen");
+        let one = LazyCell::new((|| vec!["GPU-1".to_owned()]) as fn() -> Vec<String>);
+        assert_eq!(wanted(&[Device::Index(0)], Some("0"), &one), ["GPU-1"]);
+        assert_eq!(wanted(&[Device::Index(0)], Some("0,-1,1"), &one), ["GPU-1"], "as far as CUDA reads");
+        assert!(wanted(&[Device::Index(0)], Some(""), &one).is_empty(), "they see none");
+        assert_eq!(wanted(&[Device::Index(0)], None, &one), ["GPU-1"], "they see all");
+    }
+
+    #[test]
     fn a_folder_that_depends_on_where_one_stands_is_refused() {
-        assert!(folder(Some(OsStr::new("claims"))).unwrap_err().to_string().contains("`claims`"));
-        assert_eq!(folder(Some(OsStr::new("/x"))).unwrap(), Path::new("/x"));
-        assert_eq!(folder(Some(OsStr::new(""))).unwrap(), folder(None).unwrap());
+        let folder = |own: &str| folder(&[(env_vars::TORCHLIFT_CLAIMS.into(), own.into())].into());
+        assert!(folder("claims").unwrap_err().to_string().contains("`claims`"));
+        assert_eq!(folder("/x").unwrap(), Path::new("/x"));
+        assert_eq!(folder("").unwrap(), super::folder(&BTreeMap::new()).unwrap());
     }
 
     #[test]

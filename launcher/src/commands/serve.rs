@@ -180,8 +180,7 @@ fn host(args: &ServeArgs, context: &Context) -> Result<Host, CommandError> {
             Some(vec![found.into_os_string()])
         }
     };
-    let own = context.env.get(OsStr::new(env_vars::TORCHLIFT_CLAIMS)).map(OsString::as_os_str);
-    let claims = claim::folder(own).map_err(|error| usage(error.to_string()).hint(error.hint()))?;
+    let claims = claim::folder(&context.env).map_err(|error| usage(error.to_string()).hint(error.hint()))?;
     let roots = args.root.iter().map(|root| {
         fs_err::canonicalize(context.cwd.join(root)).map_err(|error| {
             usage(format!("`--root {}` is no folder", root.display()))

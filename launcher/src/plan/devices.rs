@@ -61,7 +61,7 @@ pub(super) fn visible(host: &HostRequest, inherited: Option<&str>, findings: &mu
 }
 
 /// The elements that CUDA would use: it stops at the first that is no card.
-fn elements(value: &str) -> Vec<&str> {
+pub(crate) fn elements(value: &str) -> Vec<&str> {
     let is_card = |text: &&str| !text.is_empty() && !text.starts_with('-');
     value.split(',').map(str::trim).take_while(is_card).collect()
 }

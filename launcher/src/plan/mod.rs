@@ -11,6 +11,7 @@ mod run_id;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use devices::elements as card_elements;
 #[cfg(feature = "net")]
 pub(crate) use environment::inherited;
 pub(crate) use layout::{Planned, build, program};

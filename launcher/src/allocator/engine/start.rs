@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use nix::unistd::geteuid;
-
 use super::{Host, OpenError};
 use crate::allocator::state::Request;
 use crate::claim::{self, Claims, Holder, Wanted};
@@ -98,8 +96,7 @@ fn own_of(rank_env: &[BTreeMap<OsString, OsString>], rank: usize) -> impl Iterat
 pub(super) fn claim_cards(world: &str, request: &Request, folder: &Path) -> Result<Claims, OpenError> {
     let names = request.launch.as_ref().map(|launch| launch.cards.as_slice()).unwrap_or_default();
     let wanted = Wanted { host: String::new(), cards: claim::named(names) };
-    let holder = Holder { run_id: world.to_owned(), uid: geteuid().as_raw(), pid: std::process::id() };
-    match claim::take(folder, &[wanted], &holder) {
+    match claim::take(folder, &[wanted], &Holder::of(world)) {
         Ok((claims, doubts)) if doubts.is_empty() => Ok(claims),
         // Whoever asked for a card of its own would not have it.
         Ok((_, findings)) | Err(findings) => Err(OpenError::Cards { findings }),

@@ -2,6 +2,7 @@
 //!
 //! Nothing is made on disk before every check has passed, and no rank runs before everything is written down.
 
+use std::cell::LazyCell;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
@@ -67,14 +68,12 @@ pub fn execute(request: RunRequest, options: RunOptions) -> Result<u8, CommandEr
 
 /// Keeps other runs off the cards of this one, as long as the answer lives.
 fn claim(request: &RunRequest, planned: &Planned) -> Result<Claims, CommandError> {
-    let cards = claim::cards_here(&Roots::default());
+    let cards = LazyCell::new((|| claim::cards_here(&Roots::default())) as fn() -> Vec<String>);
     let hosts = request.hosts.iter().zip(&planned.plan.hosts);
     let wanted: Vec<Wanted> = hosts.map(|(host, plan)| Wanted::of(host, plan, &cards)).collect();
-    let own = request.base_env.get(OsStr::new(env_vars::TORCHLIFT_CLAIMS)).map(OsString::as_os_str);
-    let folder = claim::folder(own)
+    let folder = claim::folder(&request.base_env)
         .map_err(|error| CommandError::new(exit_code::USAGE, error.to_string()).hint(error.hint()))?;
-    let (uid, pid) = (nix::unistd::geteuid().as_raw(), std::process::id());
-    let holder = claim::Holder { run_id: request.run_id.clone(), uid, pid };
+    let holder = claim::Holder::of(&request.run_id);
     let (claims, doubts) = claim::take(&folder, &wanted, &holder)
         .map_err(|findings| CommandError::findings(exit_code::REFUSED, "the run was not started", findings))?;
     tell(&doubts);

@@ -20,13 +20,13 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use tokio::sync::{mpsc, oneshot, watch};
-use torchlift_schema::control::{ControlReply, RemoteProcessAllocatorMessage as Asked};
+use torchlift_schema::control::{ControlReply, Holder, RemoteProcessAllocatorMessage as Asked};
 use torchlift_schema::state::{AllocKey, WorldId};
 use torchlift_schema::{ChannelAddr, RemoteProcessProcStateMessage as Told};
 
 use super::engine::{Engine, Host, OpenError};
 use super::record::Record;
-use super::state::{Action, Asker, Holder, Input, Refusal, Reply, Request, Rules, State};
+use super::state::{Action, Asker, Input, Refusal, Reply, Request, Rules, State};
 use crate::channel::dial::Dialler;
 use crate::clock::{self, Clock};
 use crate::error::one_line;

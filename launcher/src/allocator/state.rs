@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use torchlift_schema::RemoteProcessProcStateMessage as Told;
-use torchlift_schema::control::{RemoteProcessAllocatorMessage as Asked, Terms};
+use torchlift_schema::control::{Holder, RemoteProcessAllocatorMessage as Asked, Terms};
 use torchlift_schema::launch::LaunchSpec;
 use torchlift_schema::state::{AllocKey, AllocatedTerms, ProcState, WorldId};
 use torchlift_schema::{ChannelAddr, View};
@@ -31,7 +31,7 @@ use crate::event::End;
 use crate::state::STOP_SIGNAL;
 use held::Held;
 
-pub(crate) use reply::{Holder, Refusal, Reply};
+pub(crate) use reply::{Refusal, Reply};
 
 /// Time between SIGTERM and SIGKILL for the ranks of a client that is gone.
 pub(crate) const LOSS_GRACE: Duration = Duration::from_millis(500);

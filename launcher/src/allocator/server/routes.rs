@@ -258,8 +258,8 @@ async fn status(
 ) -> Result<Response, Refused> {
     shared.owner(&connection, &headers)?;
     let status = looked(&shared.handle).await?;
-    let allocations = status.holders.into_iter().map(Holder::from).collect();
-    let (incarnation, version) = (status.incarnation, env!("CARGO_PKG_VERSION"));
+    let Status { incarnation, holders: allocations, .. } = status;
+    let version = env!("CARGO_PKG_VERSION");
     Ok(json(StatusCode::OK, &Shown { incarnation, version, allocations }))
 }
 

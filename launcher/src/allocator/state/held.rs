@@ -85,7 +85,7 @@ impl Held {
             Some(name) if *name != self.asker.owner => format!("{name} ({})", self.asker.owner),
             _ => self.asker.owner.clone(),
         };
-        Holder { key: self.key.clone(), owner, ranks: self.request.view.num_ranks() }
+        Holder::new(self.key.clone(), owner, self.request.view.num_ranks())
     }
 
     pub(super) fn reply(&self) -> Reply {

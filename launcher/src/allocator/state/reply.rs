@@ -3,7 +3,7 @@
 use std::fmt;
 
 use torchlift_schema::Extent;
-use torchlift_schema::control::{self, ControlReply};
+use torchlift_schema::control::{ControlReply, Holder};
 use torchlift_schema::state::{AllocKey, WorldId};
 
 /// An answer.
@@ -19,15 +19,6 @@ pub(crate) enum Reply {
     Stopping { keys: Vec<AllocKey> },
     /// The allocator lives.
     Alive { incarnation: String },
-}
-
-/// Who holds what.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Holder {
-    pub(crate) key: AllocKey,
-    /// As the connection proves it, and as it calls itself.
-    pub(crate) owner: String,
-    pub(crate) ranks: usize,
 }
 
 /// Why an allocation cannot be had, whoever else holds what.
@@ -78,7 +69,7 @@ impl From<Reply> for ControlReply {
     fn from(reply: Reply) -> Self {
         match reply {
             Reply::Allocating { key, world } => Self::Allocating { alloc_key: key, world_id: world },
-            Reply::Busy { holders } => Self::Busy { holders: holders.into_iter().map(control::Holder::from).collect() },
+            Reply::Busy { holders } => Self::Busy { holders },
             Reply::Refused(refusal) => Self::Refused {
                 code: refusal.code().to_owned(),
                 message: refusal.to_string(),
@@ -87,19 +78,6 @@ impl From<Reply> for ControlReply {
             Reply::Stopping { keys } => Self::Stopping { alloc_keys: keys },
             Reply::Alive { incarnation } => Self::Alive { incarnation },
         }
-    }
-}
-
-impl From<Holder> for control::Holder {
-    fn from(holder: Holder) -> Self {
-        Self::new(holder.key, holder.owner, holder.ranks)
-    }
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ranks = if self.ranks == 1 { "rank" } else { "ranks" };
-        write!(f, "`{}` of {} ({} {ranks})", self.key, self.owner, self.ranks)
     }
 }
 

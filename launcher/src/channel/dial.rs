@@ -12,7 +12,6 @@ use torchlift_schema::addr::UnixAddr;
 
 use super::{BoxStream, tls};
 use crate::keys::Credentials;
-use crate::keys::tls::Refusal;
 use crate::keys::tls::refusal::explain_io;
 
 /// Who dials, and what it shows.
@@ -84,9 +83,10 @@ impl Dialler {
         Ok(Box::new(stream))
     }
 
-    /// Why TLS ended a connection to this address, in words; none when it did not. What the other side has against ours comes
+    /// Why TLS ended a connection to this address, in words, and what to do next; none when it did not. What the other side has against ours comes
     /// with the first read, after the connection was made.
-    pub(crate) fn refusal(&self, addr: &ChannelAddr, error: &io::Error) -> Option<Refusal> {
-        explain_io(error, &self.identity.as_ref()?.role(), &format!("`{addr}`"))
+    pub(crate) fn refusal(&self, addr: &ChannelAddr, error: &io::Error) -> Option<String> {
+        let refusal = explain_io(error, &self.identity.as_ref()?.role(), &format!("`{addr}`"))?;
+        Some(format!("{refusal}; {}", refusal.next))
     }
 }

@@ -37,9 +37,9 @@ const LAST_WORD: Duration = Duration::from_millis(100);
 /// Bytes of an answer that are read: who holds what on a host of thousands.
 const MOST: usize = 1024 * 1024;
 
-/// A connection of a host, and where what comes of it goes.
+/// Which connection of which host something comes from, and where it goes.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub(super) struct Origin {
     pub(super) host: usize,
     pub(super) connection: u64,
     /// Names the session and the record.
@@ -47,7 +47,7 @@ pub(super) struct Line {
     pub(super) inputs: mpsc::Sender<(usize, u64, Input)>,
 }
 
-impl Line {
+impl Origin {
     async fn tell(&self, input: Input) {
         // Nobody listens once the client is over.
         let _ = self.inputs.send((self.host, self.connection, input)).await;
@@ -55,7 +55,7 @@ impl Line {
 }
 
 /// Makes a connection and uses it until it breaks or nobody asks any more.
-pub(super) async fn converse(way: Option<Reach>, line: Line, mut requests: mpsc::UnboundedReceiver<Request>) {
+pub(super) async fn converse(way: Option<Reach>, origin: Origin, mut requests: mpsc::UnboundedReceiver<Request>) {
     let connected = match &way {
         Some(way) => connect(way).await,
         None => Err(io::Error::new(io::ErrorKind::Unsupported, "there is no way to this host")),
@@ -67,11 +67,11 @@ pub(super) async fn converse(way: Option<Reach>, line: Line, mut requests: mpsc:
                 Some(refusal) => (Failure::Final, refusal),
                 None => (failure(&error), one_line(&error)),
             };
-            return line.tell(Input::NotConnected { failure, why }).await;
+            return origin.tell(Input::NotConnected { failure, why }).await;
         }
     };
     let token = way.as_ref().and_then(Reach::token).map(|token| format!("Bearer {token}"));
-    let exchange = Arc::new(Exchange { sender, token, line });
+    let exchange = Arc::new(Exchange { sender, token, origin });
     // A set, so that it ends with this.
     let mut driving = JoinSet::new();
     driving.spawn(async move {
@@ -84,7 +84,7 @@ pub(super) async fn converse(way: Option<Reach>, line: Line, mut requests: mpsc:
     });
     let mut work = JoinSet::new();
     let mut reader: Option<AbortHandle> = None;
-    exchange.line.tell(Input::Connected).await;
+    exchange.origin.tell(Input::Connected).await;
     loop {
         tokio::select! {
             request = requests.recv() => match request {
@@ -97,11 +97,11 @@ pub(super) async fn converse(way: Option<Reach>, line: Line, mut requests: mpsc:
                     }
                 }
             },
-            Some(Ok(end)) = driving.join_next() => return exchange.line.tell(end).await,
+            Some(Ok(end)) = driving.join_next() => return exchange.origin.tell(end).await,
             Some(Ok(Some(why))) = work.join_next() => {
                 // The connection itself may know better why.
                 let end = timeout(LAST_WORD, driving.join_next()).await.ok().flatten().and_then(Result::ok);
-                return exchange.line.tell(end.unwrap_or(Input::Closed { why })).await;
+                return exchange.origin.tell(end.unwrap_or(Input::Closed { why })).await;
             }
         }
     }
@@ -133,7 +133,7 @@ fn failure(error: &io::Error) -> Failure {
 struct Exchange {
     sender: SendRequest<Body>,
     token: Option<String>,
-    line: Line,
+    origin: Origin,
 }
 
 impl Exchange {
@@ -145,14 +145,14 @@ impl Exchange {
             Ok(Err(error)) => Input::Unreadable { why: format!("its allocator gave an answer that is none: {error}") },
             Err(why) => return Some(why),
         };
-        self.line.tell(input).await;
+        self.origin.tell(input).await;
         None
     }
 
     async fn read(self: Arc<Self>, after: u64) -> Option<String> {
         match self.record(after).await {
             Ok(input) => {
-                self.line.tell(input).await;
+                self.origin.tell(input).await;
                 None
             }
             Err(why) => Some(why),
@@ -161,7 +161,7 @@ impl Exchange {
 
     /// Tells of each line; gives what is to be told when there are no more.
     async fn record(&self, after: u64) -> Result<Input, String> {
-        let path = format!("/v1/allocations/{}/events?after={after}", self.line.key);
+        let path = format!("/v1/allocations/{}/events?after={after}", self.origin.key);
         let response = self.send(Method::GET, &path, None, Bytes::new()).await?;
         if response.status() != StatusCode::OK {
             let why = match control::control_reply(&whole(response).await?) {
@@ -179,7 +179,7 @@ impl Exchange {
                 let line = control::record_line(&text[begin..begin + length]);
                 begin += length + 1;
                 match line {
-                    Ok(line) => self.line.tell(Input::Line(line)).await,
+                    Ok(line) => self.origin.tell(Input::Line(line)).await,
                     Err(error) => {
                         let why = format!("its allocator's record has a line that is none: {error}");
                         return Ok(Input::Unreadable { why });
@@ -207,7 +207,7 @@ impl Exchange {
             .method(method)
             .uri(format!("http://allocator{path}"))
             .header(header::CONTENT_TYPE, "application/json")
-            .header(SESSION, self.line.key.as_str());
+            .header(SESSION, self.origin.key.as_str());
         if let Some(number) = number {
             request = request.header(SEQUENCE, number);
         }

@@ -312,7 +312,7 @@ impl Link {
     fn greeted(&mut self, reply: ControlReply, now: Moment, actions: &mut Vec<Action>, news: &mut Vec<News>) {
         self.beat_by = None;
         let ControlReply::Alive { incarnation } = reply else {
-            return self.end(News::Gone { why: nonsense(&reply) }, actions, news);
+            return self.end(News::Gone { why: said(&reply) }, actions, news);
         };
         if *self.incarnation.get_or_insert_with(|| incarnation.clone()) != incarnation {
             let why = "its allocator was restarted, and what it held is gone".to_owned();
@@ -341,7 +341,7 @@ impl Link {
         if let ControlReply::Gap { expected } = reply {
             self.gaps += 1;
             if self.gaps > MOST_GAPS {
-                return self.end(News::Gone { why: nonsense(&reply) }, actions, news);
+                return self.end(News::Gone { why: said(&reply) }, actions, news);
             }
             // Whatever it acted on, this acts once: an allocation by its key, a stop by its nature.
             self.number = expected;
@@ -356,12 +356,11 @@ impl Link {
             (Some(Sent::Allocate), ControlReply::Busy { holders }) => {
                 return self.end(News::Refused { why: busy(&holders) }, actions, news);
             }
-            (Some(Sent::Allocate), ControlReply::Refused { message, hint, .. }) => {
-                let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
-                return self.end(News::Refused { why: format!("{message}{hint}") }, actions, news);
+            (Some(Sent::Allocate), reply @ ControlReply::Refused { .. }) => {
+                return self.end(News::Refused { why: said(&reply) }, actions, news);
             }
             (Some(Sent::Allocate), reply) => {
-                return self.end(News::Gone { why: nonsense(&reply) }, actions, news);
+                return self.end(News::Gone { why: said(&reply) }, actions, news);
             }
             // Whatever it says of a stop: the record tells what comes of it.
             _ => {}
@@ -481,8 +480,8 @@ impl Link {
     }
 }
 
-/// What an allocator said that no allocator says then.
-fn nonsense(reply: &ControlReply) -> String {
+/// What an allocator said in place of what was to come.
+fn said(reply: &ControlReply) -> String {
     match reply {
         ControlReply::Refused { message, hint, .. } => {
             let hint = hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();

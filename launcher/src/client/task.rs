@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use torchlift_schema::state::AllocKey;
 
-use super::http::{self, Line, Request};
+use super::http::{self, Origin, Request};
 use super::link::{Action, Input};
 use super::state::{AllocEvent, AllocSpec, Client, Output};
 use crate::clock::{self, Clock};
@@ -102,8 +102,8 @@ async fn run(
                 Action::Dial { connection } => {
                     let (requests, asked) = mpsc::unbounded_channel();
                     let way = ways.get(host).cloned();
-                    let line = Line { host, connection, key: key.clone(), inputs: sender.clone() };
-                    let task = tokio::spawn(http::converse(way, line, asked));
+                    let origin = Origin { host, connection, key: key.clone(), inputs: sender.clone() };
+                    let task = tokio::spawn(http::converse(way, origin, asked));
                     *at = Some(Conversation { task, requests });
                 }
                 Action::Post { number, sent, .. } => {

@@ -48,8 +48,7 @@ impl Agent {
     }
 
     pub(super) fn refusal(&self, error: &io::Error) -> Option<String> {
-        let refusal = self.dialler.refusal(&self.addr, error)?;
-        Some(format!("{refusal}; {}", refusal.next))
+        self.dialler.refusal(&self.addr, error)
     }
 
     pub(super) fn token(&self) -> Option<&str> {

@@ -13,7 +13,8 @@ use nix::unistd::Pid;
 use torchlift::clock::Clock;
 use torchlift_schema::exit_code;
 
-use super::{Bound, Figure, median_ms};
+use super::serve::{MEMORY, plain, spawn_serve};
+use super::{Figure, median_ms};
 use crate::error::CommandError;
 
 /// As many as one client should bear.
@@ -22,8 +23,6 @@ const MANY: usize = 1000;
 const SECONDS: u64 = 10;
 /// How often a host is stopped.
 const ROUNDS: usize = 5;
-/// A file system in memory, where the ranks' output goes.
-const MEMORY: &str = "/dev/shm";
 
 /// Measures a client, the built example, with allocators of the binary at `torchlift`.
 pub fn figures(torchlift: &Utf8Path, client: &Utf8Path) -> Result<Vec<Figure>, CommandError> {
@@ -34,8 +33,6 @@ pub fn figures(torchlift: &Utf8Path, client: &Utf8Path) -> Result<Vec<Figure>, C
 
 fn measure(torchlift: &Utf8Path, client: &Utf8Path) -> io::Result<Vec<Figure>> {
     let folder = tempfile::Builder::new().prefix("torchlift-bench-").tempdir_in(MEMORY)?;
-    let plain =
-        |name: String, ours, unit, limit| Figure { name, ours, yardstick: None, unit, bound: Bound::Absolute(limit) };
     let mut lost = Vec::new();
     for round in 0..ROUNDS {
         let allocator = Allocator::start(torchlift, folder.path(), round)?;
@@ -77,10 +74,7 @@ struct Allocator {
 impl Allocator {
     fn start(torchlift: &Utf8Path, folder: &Path, number: usize) -> io::Result<Self> {
         let socket = folder.join(number.to_string());
-        let mut command = Command::new(torchlift);
-        command.arg("serve").arg("--listen").arg(format!("unix:{}", socket.display())).arg("--spool").arg(folder);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-        Ok(Self { child, socket })
+        Ok(Self { child: spawn_serve(torchlift, &socket, folder)?, socket })
     }
 
     /// What it had of the cores so far, in the kernel's ticks of 10 ms.

@@ -26,7 +26,7 @@ const ROUNDS: usize = 11;
 /// Longest wait for anything.
 const LIMIT: Duration = Duration::from_secs(20);
 /// A file system in memory, where the ranks' output goes.
-const MEMORY: &str = "/dev/shm";
+pub(super) const MEMORY: &str = "/dev/shm";
 
 /// Measures `torchlift serve` with the binary at `torchlift`.
 pub fn figures(torchlift: &Utf8Path) -> Result<Vec<Figure>, CommandError> {
@@ -74,8 +74,15 @@ fn measure(torchlift: &Utf8Path) -> io::Result<Vec<Figure>> {
     Ok(figures)
 }
 
-fn plain(name: String, ours: f64, unit: &'static str, limit: f64) -> Figure {
+pub(super) fn plain(name: String, ours: f64, unit: &'static str, limit: f64) -> Figure {
     Figure { name, ours, yardstick: None, unit, bound: Bound::Absolute(limit) }
+}
+
+/// Starts an allocator on this socket, with its ranks' output below this folder. It may not serve yet.
+pub(super) fn spawn_serve(torchlift: &Utf8Path, socket: &Path, spool: &Path) -> io::Result<Child> {
+    let mut command = Command::new(torchlift);
+    command.arg("serve").arg("--listen").arg(format!("unix:{}", socket.display())).arg("--spool").arg(spool);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
 }
 
 /// A running allocator.
@@ -88,9 +95,7 @@ struct Allocator {
 impl Allocator {
     fn start(torchlift: &Utf8Path, folder: &Path) -> io::Result<Self> {
         let socket = folder.join("s");
-        let mut command = Command::new(torchlift);
-        command.arg("serve").arg("--listen").arg(format!("unix:{}", socket.display())).arg("--spool").arg(folder);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let child = spawn_serve(torchlift, &socket, folder)?;
         let allocator = Self { child, socket, clock: Clock::start() };
         allocator.wait_until(|| UnixStream::connect(&allocator.socket).is_ok())?;
         Ok(allocator)

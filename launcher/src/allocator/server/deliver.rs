@@ -127,10 +127,7 @@ impl Client {
                     return Err(Gone { why: Some(error.to_string()) });
                 }
                 Ok(Err(error)) => {
-                    why = match self.dialler.refusal(&self.to, &error) {
-                        Some(refusal) => format!("{refusal}; {}", refusal.next),
-                        None => one_line(&error),
-                    }
+                    why = self.dialler.refusal(&self.to, &error).unwrap_or_else(|| one_line(&error));
                 }
                 Ok(Ok((status, _))) => why = format!("it answered {status}"),
                 Err(_) => return Err(Gone { why: Some(why) }),

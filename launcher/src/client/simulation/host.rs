@@ -198,38 +198,8 @@ impl Life {
                     output.later.push((random.millis(1, 2000), Input::GuardLost { key }));
                 }
             }
-            Action::Stop { signal, .. } => {
-                for rank in 0..self.ranks.len() {
-                    match self.ranks[rank] {
-                        Rank::Alive if !self.is_stubborn => {
-                            let end = End::Signaled { signal, core: false };
-                            self.end(rank, end, random.millis(0, 20), output);
-                        }
-                        Rank::Waiting => {
-                            self.ranks[rank] = Rank::Over;
-                            self.inputs.insert(0, Input::Withdrawn { key: key(), rank });
-                        }
-                        _ => {}
-                    }
-                }
-                self.empty_soon(random, output);
-            }
-            Action::Kill { .. } => {
-                for rank in 0..self.ranks.len() {
-                    match self.ranks[rank] {
-                        Rank::Alive => {
-                            let end = End::Signaled { signal: nix::libc::SIGKILL, core: false };
-                            self.end(rank, end, random.millis(0, 5), output);
-                        }
-                        Rank::Waiting => {
-                            self.ranks[rank] = Rank::Over;
-                            self.inputs.insert(0, Input::Withdrawn { key: key(), rank });
-                        }
-                        Rank::Over => {}
-                    }
-                }
-                self.empty_soon(random, output);
-            }
+            Action::Stop { signal, .. } => self.signal(signal, !self.is_stubborn, 20, random, output),
+            Action::Kill { .. } => self.signal(nix::libc::SIGKILL, true, 5, random, output),
             Action::Close { .. } => self.is_open = false,
             Action::Record { message, .. } => {
                 self.record.push(RecordLine::new(self.record.len() as u64 + 1, message));
@@ -239,6 +209,24 @@ impl Life {
             Action::StopLeftovers { .. } => self.empty_soon(random, output),
             Action::Refuse { .. } | Action::Exit => {}
         }
+    }
+
+    /// Withdraws the ranks that wait, and ends those that run within so many ms, where they heed it.
+    fn signal(&mut self, signal: i32, is_heeded: bool, within: u64, random: &mut Random, output: &mut Output) {
+        for rank in 0..self.ranks.len() {
+            match self.ranks[rank] {
+                Rank::Alive if is_heeded => {
+                    let end = End::Signaled { signal, core: false };
+                    self.end(rank, end, random.millis(0, within), output);
+                }
+                Rank::Waiting => {
+                    self.ranks[rank] = Rank::Over;
+                    self.inputs.insert(0, Input::Withdrawn { key: key(), rank });
+                }
+                Rank::Alive | Rank::Over => {}
+            }
+        }
+        self.empty_soon(random, output);
     }
 
     fn end(&self, rank: usize, end: End, after: Duration, output: &mut Output) {

@@ -6,6 +6,9 @@
 /// The largest size in bytes that is written: 2^53 - 1, the last that every JSON reader holds exactly.
 pub(crate) const MAX_SIZE: u64 = 9_007_199_254_740_991;
 
+/// The last signal of Linux.
+pub(crate) const MAX_SIGNAL: i32 = 64;
+
 /// A relative path below its base: segments joined by `/`, none empty, `.` or `..`, no NUL.
 pub(crate) const RELATIVE_PATH: &str = r"^(?!\.{1,2}(/|$))[^/\x00]+(/(?!\.{1,2}(/|$))[^/\x00]+)*$";
 

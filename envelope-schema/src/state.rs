@@ -9,6 +9,7 @@
 
 mod id;
 mod message;
+mod write;
 
 use std::fmt;
 
@@ -18,12 +19,13 @@ use serde::{Deserialize, Serialize};
 use crate::addr::ChannelAddr;
 use crate::extent::Point;
 use crate::named::named;
+use crate::rule;
 
 pub use id::{ActorId, ActorRef, AllocKey, IdError, ProcId, WorldId};
 pub use message::{AllocatedTerms, RemoteProcessProcStateMessage};
 
 /// What became of one process. Each goes from `Created` over `Running` to `Stopped`, and never back.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 pub enum ProcState {
     /// It was started.
     Created {
@@ -57,12 +59,45 @@ pub enum ProcState {
         world_id: WorldId,
         /// Why: for people.
         description: String,
+        /// Torchlift's addition: the rank that could not be started, where that is why.
+        #[serde(default)]
+        not_started: Option<NotStarted>,
     },
+}
+
+/// A rank that could not be started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NotStarted {
+    /// Its place in the view, or, once the client has projected it, in the whole.
+    #[schemars(range(max = rule::MAX_SIZE))]
+    pub rank: usize,
+    /// What failed.
+    pub step: StartStep,
+    /// The `errno` that says why.
+    #[schemars(range(min = i32::MIN, max = i32::MAX))]
+    pub errno: i32,
+}
+
+/// What failed when a process could not be started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum StartStep {
+    /// The system had no room for another process, or its command could not be handed over.
+    Fork,
+    /// Its working folder could not be entered.
+    Folder,
+    /// Its program could not be executed.
+    Program,
 }
 
 named!(ProcState = "hyperactor_mesh::alloc::ProcState", [Created, Running, Stopped, Failed]);
 
 impl ProcState {
+    /// A failure of the whole, for a reason that people are told.
+    pub fn failed(world_id: WorldId, description: impl Into<String>) -> Self {
+        Self::Failed { world_id, description: description.into(), not_started: None }
+    }
+
     /// The process that it is about; none for a failure of the whole.
     pub fn proc_id(&self) -> Option<&ProcId> {
         match self {
@@ -81,7 +116,7 @@ impl fmt::Display for ProcState {
             Self::Created { proc_id, point, pid } => write!(f, "{proc_id}: created at ({point}) with PID {pid}"),
             Self::Running { proc_id, addr, .. } => write!(f, "{proc_id}: running at {addr}"),
             Self::Stopped { proc_id, reason } => write!(f, "{proc_id}: stopped: {reason}"),
-            Self::Failed { world_id, description } => write!(f, "{world_id}: failed: {description}"),
+            Self::Failed { world_id, description, .. } => write!(f, "{world_id}: failed: {description}"),
         }
     }
 }
@@ -147,11 +182,7 @@ mod tests {
                 "test[1]: stopped: exited with code 3: a\nb",
                 "Stopped",
             ),
-            (
-                ProcState::Failed { world_id: WorldId::from("w"), description: "no room".to_owned() },
-                "w: failed: no room",
-                "Failed",
-            ),
+            (ProcState::failed(WorldId::from("w"), "no room"), "w: failed: no room", "Failed"),
         ];
         for (state, words, arm) in states {
             assert_eq!((state.to_string().as_str(), state.arm()), (words, Some(arm)));

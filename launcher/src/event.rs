@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use crate::clock::Moment;
 
+pub use torchlift_schema::state::StartStep;
+
 /// A rank's place in the whole run, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rank(pub u32);
@@ -21,17 +23,6 @@ pub enum Stream {
     Stdout,
     /// Standard error.
     Stderr,
-}
-
-/// What failed when a process could not be started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum StartStep {
-    /// The system had no room for another process, or its command could not be handed over.
-    Fork,
-    /// Its working folder could not be entered.
-    Folder,
-    /// Its program could not be executed.
-    Program,
 }
 
 /// How a process ended.
@@ -118,6 +109,13 @@ pub enum Event<'a> {
         rank: Rank,
         /// How.
         end: End,
+    },
+    /// A host cannot do its part, or is lost: its ranks follow as ended, where they ran.
+    HostFailed {
+        /// The host.
+        host: HostIndex,
+        /// How that was found out, for people.
+        why: &'a str,
     },
     /// The remaining ranks are being told to end.
     Stopping {

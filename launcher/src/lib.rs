@@ -15,12 +15,19 @@ compile_error!(
     "Torchlift builds for 64-bit Linux on x86_64 and aarch64 and for nothing else: it needs pidfds, subreapers, memfds and /proc"
 );
 
+#[cfg_attr(
+    not(feature = "net"),
+    expect(dead_code, reason = "without a network a run has allocators of its own process only")
+)]
 pub mod allocator;
 #[cfg(feature = "net")]
 pub(crate) mod channel;
 pub mod claim;
 pub mod cli;
-#[cfg(feature = "net")]
+#[cfg_attr(
+    not(feature = "net"),
+    expect(dead_code, reason = "without a network a run has allocators of its own process only")
+)]
 pub mod client;
 pub mod clock;
 pub mod commands;

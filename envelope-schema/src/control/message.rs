@@ -31,11 +31,23 @@ pub enum RemoteProcessAllocatorMessage {
     Stop,
     /// Nothing: that it arrives shows that the allocator lives.
     HeartBeat,
+    /// Torchlift's addition: `Stop` with another signal than SIGTERM first, or another time than the launch says until SIGKILL. One
+    /// that follows another passes its signal on, and makes that time shorter or leaves it.
+    StopWith {
+        /// The signal's number.
+        #[serde(default)]
+        #[schemars(range(min = 1, max = rule::MAX_SIGNAL))]
+        signal: Option<i32>,
+        /// Time until SIGKILL, in ms; 0 is SIGKILL at once.
+        #[serde(default)]
+        #[schemars(range(max = rule::MAX_SIZE))]
+        grace_ms: Option<u64>,
+    },
 }
 
 named!(
     RemoteProcessAllocatorMessage = "hyperactor_mesh::alloc::remoteprocess::RemoteProcessAllocatorMessage",
-    [Allocate, Stop, HeartBeat]
+    [Allocate, Stop, HeartBeat, StopWith]
 );
 
 /// On whose behalf something is asked.
@@ -90,6 +102,12 @@ enum Text<'a> {
     },
     Stop,
     HeartBeat,
+    StopWith {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        signal: &'a Option<i32>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        grace_ms: &'a Option<u64>,
+    },
 }
 
 #[derive(Serialize)]
@@ -104,6 +122,10 @@ enum Binary<'a> {
     },
     Stop,
     HeartBeat,
+    StopWith {
+        signal: &'a Option<i32>,
+        grace_ms: &'a Option<u64>,
+    },
 }
 
 impl Serialize for RemoteProcessAllocatorMessage {
@@ -116,6 +138,7 @@ impl Serialize for RemoteProcessAllocatorMessage {
                     }
                     Self::Stop => $form::Stop,
                     Self::HeartBeat => $form::HeartBeat,
+                    Self::StopWith { signal, grace_ms } => $form::StopWith { signal, grace_ms },
                 }
                 .serialize(serializer)
             };

@@ -26,6 +26,10 @@ pub(super) fn of_allocator(message: &RemoteProcessAllocatorMessage) -> Vec<Findi
             found.terms(terms, view);
         }
     }
+    if let RemoteProcessAllocatorMessage::StopWith { signal: Some(signal), .. } = message {
+        let is_signal = (1..=rule::MAX_SIGNAL).contains(signal);
+        found.hold("StopWith.signal", is_signal, &format!("is {signal}, and signals are 1 to {}", rule::MAX_SIGNAL));
+    }
     found.0
 }
 

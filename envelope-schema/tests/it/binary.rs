@@ -10,8 +10,8 @@ use torchlift_schema::control::{ClientContext, RemoteProcessAllocatorMessage, Te
 use torchlift_schema::extent::{Extent, Slice, View};
 use torchlift_schema::launch::{LaunchSpec, OsText};
 use torchlift_schema::state::{
-    ActorId, ActorRef, AllocKey, AllocatedTerms, ProcId, ProcState, ProcStopReason, RemoteProcessProcStateMessage,
-    WorldId,
+    ActorId, ActorRef, AllocKey, AllocatedTerms, NotStarted, ProcId, ProcState, ProcStopReason,
+    RemoteProcessProcStateMessage, StartStep, WorldId,
 };
 
 /// Little-endian and of fixed width, as the publisher writes it.
@@ -49,6 +49,8 @@ fn raw(bytes: &[u8]) -> Vec<u8> {
 fn messages_without_content_are_their_index() {
     assert_eq!(bytes(&RemoteProcessAllocatorMessage::Stop), [1, 0, 0, 0]);
     assert_eq!(bytes(&RemoteProcessAllocatorMessage::HeartBeat), [2, 0, 0, 0]);
+    let kill = RemoteProcessAllocatorMessage::StopWith { signal: None, grace_ms: Some(0) };
+    assert_eq!(bytes(&kill), [3, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(bytes(&RemoteProcessProcStateMessage::HeartBeat), [3, 0, 0, 0]);
 }
 
@@ -205,7 +207,14 @@ fn any_request() -> impl Strategy<Value = RemoteProcessAllocatorMessage> {
         }),
         Just(RemoteProcessAllocatorMessage::Stop),
         Just(RemoteProcessAllocatorMessage::HeartBeat),
+        (any::<Option<i32>>(), any::<Option<u64>>())
+            .prop_map(|(signal, grace_ms)| RemoteProcessAllocatorMessage::StopWith { signal, grace_ms }),
     ]
+}
+
+fn any_not_started() -> impl Strategy<Value = NotStarted> {
+    let step = prop_oneof![Just(StartStep::Fork), Just(StartStep::Folder), Just(StartStep::Program)];
+    (0_usize..9, step, any::<i32>()).prop_map(|(rank, step, errno)| NotStarted { rank, step, errno })
 }
 
 fn any_state() -> impl Strategy<Value = RemoteProcessProcStateMessage> {
@@ -234,7 +243,9 @@ fn any_state() -> impl Strategy<Value = RemoteProcessProcStateMessage> {
             addr
         }),
         (proc_id, reason).prop_map(|(proc_id, reason)| ProcState::Stopped { proc_id, reason }),
-        (world.clone(), any_text()).prop_map(|(world_id, description)| ProcState::Failed { world_id, description }),
+        (world.clone(), any_text(), prop::option::of(any_not_started())).prop_map(
+            |(world_id, description, not_started)| { ProcState::Failed { world_id, description, not_started } }
+        ),
     ];
     let terms = prop::option::of((any_text(), prop::option::of(1_u16..)).prop_map(|(incarnation, port)| {
         let mut terms = AllocatedTerms::new(AllocKey::new("key-1").unwrap(), incarnation);

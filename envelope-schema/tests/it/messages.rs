@@ -133,9 +133,9 @@ fn there_is_a_good_and_a_broken_fixture_of_every_variant() {
         let good = fixtures.iter().filter(|fixture| fixture.expected.reader == reader);
         good.filter_map(|fixture| fixture.expected.arm.clone()).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
     };
-    assert_eq!(arms(Reader::Allocator), ["Allocate", "HeartBeat", "Stop"]);
+    assert_eq!(arms(Reader::Allocator), ["Allocate", "HeartBeat", "Stop", "StopWith"]);
     assert_eq!(arms(Reader::Client), ["Allocated", "Done", "HeartBeat", "Update"]);
-    for arm in ["Allocate", "HeartBeat", "Stop", "Allocated", "Done", "Update"] {
+    for arm in ["Allocate", "HeartBeat", "Stop", "StopWith", "Allocated", "Done", "Update"] {
         let is_of = |fixture: &&Fixture| {
             fixture.name.starts_with("broken/")
                 && String::from_utf8_lossy(&fixture.bytes).contains(&format!("\"{arm}\""))

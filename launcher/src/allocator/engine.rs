@@ -1,9 +1,8 @@
-//! The processes of one allocation: its guard, its port, its ranks' pipes, and the spool that their output goes to.
+//! The processes of one allocation: its guard, its port, its ranks' pipes.
 //!
-//! Carries out what [`super::state`] says and tells it what happened. Must not decide, and must not wait: [`Engine::turn`] takes
-//! what is there.
+//! Carries out what [`super::state`] says and tells it what happened; what ranks write goes to an [`Outlet`]. Must not decide,
+//! and must not wait: [`Engine::turn`] takes what is there.
 
-mod output;
 mod start;
 
 use std::collections::BTreeMap;
@@ -14,9 +13,8 @@ use std::path::PathBuf;
 
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use tokio::sync::watch;
 use torchlift_schema::Finding;
-use torchlift_schema::state::AllocKey;
+use torchlift_schema::state::{AllocKey, NotStarted};
 
 use super::pipes::Pipes;
 use super::port::{PortError, Reservation};
@@ -24,15 +22,12 @@ use super::state::{Input, Request, STOP};
 use super::{Allocator, hosts_file};
 use crate::claim::Claims;
 use crate::clock::Moment;
-use crate::event::{End, Rank, StartStep};
+use crate::event::{End, Observer, Rank, StartStep};
 use crate::plan::MASTER_PORT;
 use crate::process::handle::{Guard, GuardError};
 use crate::process::limit::{self, TooFewFiles};
 use crate::process::message::{Report, Request as GuardRequest, end_of};
-use output::Output;
 use start::{Start, claim_cards};
-
-pub(crate) use output::spool_file;
 
 /// The token of the guard; those of pipes count from 0.
 const GUARD: u64 = u64::MAX;
@@ -118,10 +113,16 @@ pub(crate) struct Host {
     pub(crate) env: BTreeMap<OsString, OsString>,
     /// The file that gets the list of hosts.
     pub(crate) hosts_file: Option<PathBuf>,
-    /// Below which output is kept.
-    pub(crate) spool: PathBuf,
     /// Where cards are claimed.
     pub(crate) claims: PathBuf,
+    /// How many files a rank may have open.
+    pub(crate) open_files: u64,
+}
+
+/// Where the output of an allocation's ranks goes, by local rank.
+pub(crate) trait Outlet: Observer {
+    /// The last lines that a rank wrote to its stderr, for the reason of its end; nothing where they can be read elsewhere.
+    fn tail(&mut self, rank: usize) -> String;
 }
 
 /// The processes of one allocation.
@@ -131,9 +132,10 @@ pub(crate) struct Engine {
     allocator: Allocator,
     epoll: Epoll,
     pipes: Pipes,
-    output: Output,
     start: Start,
     reservation: Option<Reservation>,
+    /// A report that has to wait until what came before it was acted on.
+    held_back: Option<Report>,
     is_ready: bool,
     is_lost: bool,
     is_output_closed: bool,
@@ -151,7 +153,6 @@ impl Engine {
         world: &str,
         request: &Request,
         host: &Host,
-        grown: watch::Sender<u64>,
         spare: Option<Guard>,
     ) -> Result<Self, OpenError> {
         let ranks = request.view.num_ranks();
@@ -160,7 +161,7 @@ impl Engine {
             hosts_file::write(file, &request.hosts)
                 .map_err(|source| OpenError::HostsFile { file: file.clone(), source })?;
         }
-        start.open_files = limit::make_room(1, ranks as u32)
+        limit::make_room(1, ranks as u32)
             .map_err(system("read or raise the limit of open files"))?
             .map_err(|TooFewFiles { needed, hard }| OpenError::TooFewFiles { needed, hard })?;
         let claims = claim_cards(world, request, &host.claims)?;
@@ -169,9 +170,6 @@ impl Engine {
         if let Some(reservation) = &reservation {
             start.env.insert(MASTER_PORT.into(), reservation.port().to_string().into());
         }
-        let folder = host.spool.join(key.as_str());
-        fs_err::create_dir_all(&folder).map_err(|source| OpenError::Spool { folder: folder.clone(), source })?;
-        let output = Output::below(&folder, ranks, grown);
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(system("make an epoll"))?;
         let allocator = Allocator::over(spare.map_or_else(|| Guard::start(world), Ok)?);
         if let Some(socket) = allocator.socket() {
@@ -184,14 +182,19 @@ impl Engine {
             allocator,
             epoll,
             pipes,
-            output,
             start,
             reservation,
+            held_back: None,
             is_ready,
             is_lost,
             is_output_closed,
             _claims: claims,
         })
+    }
+
+    /// Whether its guard is gone.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost
     }
 
     /// The guard's process id.
@@ -229,10 +232,15 @@ impl Engine {
         inputs
     }
 
-    /// What the pipes still hold is all that comes; the guard kills what is left.
-    pub(crate) fn close(mut self, now: Moment) {
+    /// Closes the connection to its guard, which kills what is left.
+    pub(crate) fn hang_up(&mut self) {
         self.allocator.close();
-        self.pipes.drain(now, &mut self.output);
+    }
+
+    /// What the pipes still hold is all that comes; the guard kills what is left.
+    pub(crate) fn close(mut self, now: Moment, outlet: &mut dyn Outlet) {
+        self.hang_up();
+        self.pipes.drain(now, outlet);
     }
 
     fn withdraw(&mut self) -> Vec<Input> {
@@ -251,24 +259,32 @@ impl Engine {
         !self.is_lost && self.allocator.is_behind()
     }
 
+    /// Whether a turn is worth while at once, though nothing more was heard.
+    pub(crate) fn is_unfinished(&self) -> bool {
+        self.held_back.is_some()
+    }
+
     /// Whether many ranks are being started at this moment.
     pub(crate) fn is_busy(&self) -> bool {
         !self.is_lost && self.allocator.is_busy()
     }
 
     /// Takes what is there now.
-    pub(crate) fn turn(&mut self, now: Moment) -> Vec<Input> {
+    ///
+    /// What is told of a rank comes before what it wrote: where both would come in one turn, the rest waits for the next, which
+    /// [`Self::is_unfinished`] asks for.
+    pub(crate) fn turn(&mut self, now: Moment, outlet: &mut dyn Outlet) -> Vec<Input> {
         let mut inputs = Vec::new();
         let mut events = [EpollEvent::empty(); EVENTS];
         let count = self.epoll.wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
         let tokens: Vec<u64> = events[..count].iter().map(EpollEvent::data).collect();
         // What a guard tells comes before what its ranks wrote, and a rank's end after all of it.
-        if tokens.contains(&GUARD) {
-            self.take_reports(now, &mut inputs);
+        if tokens.contains(&GUARD) || self.held_back.is_some() {
+            self.take_reports(now, outlet, &mut inputs);
         }
         let mut has_output = false;
         for token in tokens.into_iter().filter(|token| *token != GUARD) {
-            has_output |= self.pipes.read(token as usize, now, &mut self.output);
+            has_output |= self.pipes.read(token as usize, now, outlet);
         }
         if has_output {
             inputs.push(Input::Output { key: self.key.clone() });
@@ -277,10 +293,11 @@ impl Engine {
         inputs
     }
 
-    fn take_reports(&mut self, now: Moment, inputs: &mut Vec<Input>) {
+    fn take_reports(&mut self, now: Moment, outlet: &mut dyn Outlet, inputs: &mut Vec<Input>) {
         while !self.is_lost {
             let key = self.key.clone();
-            match self.allocator.receive() {
+            let report = self.held_back.take().map_or_else(|| self.allocator.receive(), |report| Ok(Some(report)));
+            match report {
                 Ok(None) => return,
                 Ok(Some(Report::Ready)) => {
                     self.is_ready = true;
@@ -296,10 +313,14 @@ impl Engine {
                 Ok(Some(Report::NotStarted { rank, step, errno })) => {
                     inputs.push(self.not_started(Rank(rank), step, Errno::from_raw(errno)));
                 }
+                Ok(Some(Report::Ended { rank, .. })) if has_just_started(rank as usize, inputs) => {
+                    self.held_back = report.ok().flatten();
+                    return;
+                }
                 Ok(Some(Report::Ended { rank, status })) => {
-                    self.pipes.catch_up(Rank(rank), now, &mut self.output);
+                    self.pipes.catch_up(Rank(rank), now, outlet);
                     let (end, rank) = (end_of(status), rank as usize);
-                    let stderr = if end == End::Exited(0) { String::new() } else { self.output.tail(rank) };
+                    let stderr = if end == End::Exited(0) { String::new() } else { outlet.tail(rank) };
                     inputs.push(Input::Ended { key, rank, end, stderr });
                 }
                 Ok(Some(Report::Empty)) => inputs.push(Input::Empty { key }),
@@ -317,7 +338,8 @@ impl Engine {
             StartStep::Program => format!("`{program}` cannot be executed"),
         };
         let why = format!("local rank {}: {what}: {}", rank.0, errno.desc());
-        Input::NotStarted { key: self.key.clone(), rank: rank.0 as usize, why }
+        let failed = NotStarted { rank: rank.0 as usize, step, errno: errno as i32 };
+        Input::NotStarted { key: self.key.clone(), failed, why }
     }
 
     /// Hands over what the guard takes now.
@@ -355,6 +377,10 @@ impl AsFd for Engine {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.0.as_fd()
     }
+}
+
+fn has_just_started(rank: usize, inputs: &[Input]) -> bool {
+    inputs.iter().any(|input| matches!(input, Input::Started { rank: started, .. } if *started == rank))
 }
 
 fn shown(findings: &[Finding]) -> String {

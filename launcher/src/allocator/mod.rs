@@ -1,16 +1,12 @@
-//! The host-side part of a run: it starts this host's ranks through a guard and reports on them.
+//! The host-side part of a run: it holds allocations for clients, starts their ranks through guards and reports on them.
 //!
-//! Owns the guard, the queue of what it is still to be told, and the making of each rank's pipes. As a service of its own
-//! (`server`) it holds allocations for clients that come over a channel: `state` decides there, and `engine` acts for one
-//! allocation.
-//! Must not decide: it does what the dispatcher says, in order.
+//! Purpose, by file: `state` decides, `engine` acts for one allocation, `steward` is both together, for a client in this process
+//! (`crate::reach::local`) and for those that come over a channel (`server`). Here is what an engine hands to its guard: the
+//! queue of what it is still to be told, and each rank's pipes.
 
-#[cfg(feature = "net")]
 pub(crate) mod allocation;
-#[cfg(feature = "net")]
 pub(crate) mod engine;
 mod holder;
-#[cfg(feature = "net")]
 pub(crate) mod hosts_file;
 pub(crate) mod pipes;
 pub mod port;
@@ -18,8 +14,8 @@ pub mod port;
 pub(crate) mod record;
 #[cfg(feature = "net")]
 pub(crate) mod server;
-#[cfg(feature = "net")]
 pub(crate) mod state;
+pub(crate) mod steward;
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -30,7 +26,7 @@ use nix::unistd::pipe2;
 
 use crate::event::{Rank, StartStep};
 use crate::process::channel::LETTER_MAX;
-use crate::process::handle::{Guard, GuardError};
+use crate::process::handle::Guard;
 use crate::process::message::{Report, Request};
 use crate::process::spawn::{self, Command};
 
@@ -68,11 +64,6 @@ pub(crate) struct Pumped {
 }
 
 impl Allocator {
-    /// Brings it up in this process.
-    pub(crate) fn bring_up(run_id: &str) -> Result<Self, GuardError> {
-        Ok(Self::over(Guard::start(run_id)?))
-    }
-
     /// Over a guard that was started before and has been told nothing.
     pub(crate) fn over(guard: Guard) -> Self {
         Self { guard, queue: VecDeque::new(), unanswered: 0 }

@@ -90,7 +90,6 @@ impl Pipes {
     }
 
     /// Reads what one rank's pipes hold at this moment, so that the end of its output is known with its own.
-    #[cfg(feature = "net")]
     pub(crate) fn catch_up(&mut self, rank: Rank, now: Moment, observer: &mut dyn Observer) {
         for token in 0..self.open.len() {
             let Some(Some(pipe)) = self.open.get(token) else { continue };

@@ -22,7 +22,7 @@ use std::time::Duration;
 use torchlift_schema::RemoteProcessProcStateMessage as Told;
 use torchlift_schema::control::{Holder, RemoteProcessAllocatorMessage as Asked, Terms};
 use torchlift_schema::launch::LaunchSpec;
-use torchlift_schema::state::{AllocKey, AllocatedTerms, ProcState, WorldId};
+use torchlift_schema::state::{AllocKey, AllocatedTerms, NotStarted, ProcState, WorldId};
 use torchlift_schema::{ChannelAddr, View};
 
 use super::allocation::{Event, Order};
@@ -41,8 +41,6 @@ pub(crate) const GRACE: Duration = Duration::from_secs(30);
 pub(crate) const TELLING: Duration = Duration::from_secs(5);
 /// How long an allocation that is over is kept for a client that has not fetched its record.
 pub(crate) const RETENTION: Duration = Duration::from_secs(600);
-/// Ranks that one allocation may have, whatever the capacity: more is a mistake, and costs nothing this way.
-pub(crate) const MOST_RANKS: usize = 4096;
 /// Allocations that are over and kept, at most: the oldest goes first.
 const MOST_OVER: usize = 64;
 
@@ -53,6 +51,8 @@ pub(crate) struct Rules {
     pub(crate) incarnation: String,
     /// How many ranks it starts at once; none: one allocation of any size, as the published allocator did.
     pub(crate) slots: Option<usize>,
+    /// Ranks that one allocation may have, whatever the capacity: more is a mistake, and costs nothing this way.
+    pub(crate) most_ranks: usize,
     /// Whether it has a program of its own for allocations that name none.
     pub(crate) has_program: bool,
     /// Silence after which a client counts as gone.
@@ -80,7 +80,7 @@ pub(crate) enum Input {
     /// A rank runs.
     Started { key: AllocKey, rank: usize, pid: u32 },
     /// A rank could not be started.
-    NotStarted { key: AllocKey, rank: usize, why: String },
+    NotStarted { key: AllocKey, failed: NotStarted, why: String },
     /// A rank was not handed over yet, and will not be.
     Withdrawn { key: AllocKey, rank: usize },
     /// A rank ended; `stderr` is the end of what it wrote there.
@@ -208,14 +208,14 @@ impl State {
             }
             Input::NotOpened { key, why } => {
                 if let Some(held) = self.held.get_mut(&key).filter(|held| held.allocation.is_opening()) {
-                    held.fail(why, actions);
+                    held.fail(why, None, actions);
                     held.apply(Event::Kill, now, actions);
                 }
             }
             Input::Started { key, rank, pid } => self.with(&key, |held| held.started(rank, pid, now, actions)),
-            Input::NotStarted { key, rank, why } => self.with(&key, |held| {
-                held.fail(why, actions);
-                held.apply(Event::Ended(rank), now, actions);
+            Input::NotStarted { key, failed, why } => self.with(&key, |held| {
+                held.fail(why, Some(failed), actions);
+                held.apply(Event::Ended(failed.rank), now, actions);
             }),
             Input::Withdrawn { key, rank } => {
                 self.with(&key, |held| held.apply(Event::Withdrawn(rank), now, actions));
@@ -261,13 +261,10 @@ impl State {
         }
         let reply = match message {
             Asked::HeartBeat => Reply::Alive { incarnation: self.rules.incarnation.clone() },
-            Asked::Stop => {
-                let mut keys = Vec::new();
-                for held in self.of_session(&by.session).filter(|held| !held.allocation.is_done()) {
-                    keys.push(held.key.clone());
-                    held.stop(now, actions);
-                }
-                Reply::Stopping { keys }
+            Asked::Stop => self.stop(&by, |held| held.stop(now, actions)),
+            Asked::StopWith { signal, grace_ms } => {
+                let grace = grace_ms.map(Duration::from_millis);
+                self.stop(&by, |held| held.stop_with(signal, grace, now, actions))
             }
             Asked::Allocate { view, bootstrap_addr, hosts, client_context, terms } => {
                 let trace_id = client_context.map(|context| context.trace_id);
@@ -277,6 +274,15 @@ impl State {
             }
         };
         actions.push(Action::Reply(reply));
+    }
+
+    fn stop(&mut self, by: &Asker, mut act: impl FnMut(&mut Held)) -> Reply {
+        let mut keys = Vec::new();
+        for held in self.of_session(&by.session).filter(|held| !held.allocation.is_done()) {
+            keys.push(held.key.clone());
+            act(held);
+        }
+        Reply::Stopping { keys }
     }
 
     fn allocate(
@@ -298,7 +304,7 @@ impl State {
             Err(reply) => {
                 // Whoever waits at an address of its own does not read replies.
                 if request.bootstrap_addr != ChannelAddr::Caller {
-                    let failed = ProcState::Failed { world_id: world.clone(), description: reply.to_string() };
+                    let failed = ProcState::failed(world.clone(), reply.to_string());
                     let messages = vec![Told::Update(failed), Told::Done(world)];
                     actions.push(Action::Refuse { bootstrap_addr: request.bootstrap_addr, messages });
                 }
@@ -323,7 +329,7 @@ impl State {
     /// Whether an allocation can be had; if so, what has to go first.
     fn look(&self, by: &Asker, request: &Request, terms: Option<&Terms>) -> Result<BTreeSet<AllocKey>, Reply> {
         let ranks = request.view.num_ranks();
-        let most = self.rules.slots.unwrap_or(MOST_RANKS).min(MOST_RANKS);
+        let most = self.rules.slots.unwrap_or(usize::MAX).min(self.rules.most_ranks);
         let refused = |refusal| Err(Reply::Refused(refusal));
         if self.is_draining {
             return refused(Refusal::Draining);

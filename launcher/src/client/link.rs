@@ -80,6 +80,11 @@ pub(crate) enum Failure {
 pub(crate) enum Sent {
     Allocate,
     Stop,
+    /// With this signal and this time until SIGKILL, where they are stated.
+    StopWith {
+        signal: Option<i32>,
+        grace_ms: Option<u64>,
+    },
     HeartBeat,
 }
 
@@ -223,13 +228,15 @@ impl Link {
         }
     }
 
-    /// Asks for the end of it; what the allocator was never asked for is not asked for any more.
-    pub(crate) fn stop(&mut self, now: Moment, actions: &mut Vec<Action>, news: &mut Vec<News>) {
-        if self.is_over() || std::mem::replace(&mut self.is_stop_asked, true) {
+    /// Asks for the end of it, plainly once, in so many words as often as it is said; what the allocator was never asked for is not
+    /// asked for any more.
+    pub(crate) fn stop(&mut self, sent: Sent, now: Moment, actions: &mut Vec<Action>, news: &mut Vec<News>) {
+        let is_again = std::mem::replace(&mut self.is_stop_asked, true);
+        if self.is_over() || is_again && sent == Sent::Stop {
             return;
         }
         if self.is_allocate_sent {
-            self.outbox.push_back(Sent::Stop);
+            self.outbox.push_back(sent);
             self.flush(now, actions);
         } else {
             self.end(News::Withdrawn, actions, news);

@@ -17,7 +17,7 @@ use std::time::Duration;
 use torchlift_schema::RemoteProcessProcStateMessage as Told;
 use torchlift_schema::control::{ClientContext, RemoteProcessAllocatorMessage as Asked, Terms};
 use torchlift_schema::launch::{LaunchSpec, OsText};
-use torchlift_schema::state::{AllocKey, ProcId, ProcState, ProcStopReason, WorldId};
+use torchlift_schema::state::{AllocKey, NotStarted, ProcId, ProcState, ProcStopReason, WorldId};
 use torchlift_schema::{ChannelAddr, Extent, View};
 
 use super::link::{Action, Input, Link, News, Patience, Sent};
@@ -74,6 +74,8 @@ pub enum AllocEvent {
         host: usize,
         /// Which life of its allocator that is, where it says so.
         incarnation: Option<String>,
+        /// The port that it holds for rank 0, where one was wanted of it.
+        master_port: Option<u16>,
     },
     /// What a host told of one of its processes, or of its part as a whole.
     State {
@@ -221,12 +223,22 @@ impl Client {
 
     /// Asks for the end of everything. What it leads to comes as events, to the end.
     pub(crate) fn stop(&mut self, now: Moment, output: &mut Output) {
+        self.stop_by(Sent::Stop, now, output);
+    }
+
+    /// The same with this signal, and this time until SIGKILL; none is what each host was told when it was asked for its part.
+    pub(crate) fn stop_with(&mut self, signal: Option<i32>, grace: Option<Duration>, now: Moment, output: &mut Output) {
+        let grace_ms = grace.map(|grace| u64::try_from(grace.as_millis()).unwrap_or(u64::MAX));
+        self.stop_by(Sent::StopWith { signal, grace_ms }, now, output);
+    }
+
+    fn stop_by(&mut self, sent: Sent, now: Moment, output: &mut Output) {
         self.is_stopping = true;
         for host in 0..self.hosts.len() {
             if std::mem::take(&mut self.hosts[host].is_waiting) {
                 self.finish(host, output);
             } else {
-                self.hosts[host].link.stop(now, &mut self.actions, &mut self.news);
+                self.hosts[host].link.stop(sent, now, &mut self.actions, &mut self.news);
                 self.settle(host, now, output);
             }
         }
@@ -244,6 +256,7 @@ impl Client {
         match sent {
             Sent::HeartBeat => Asked::HeartBeat,
             Sent::Stop => Asked::Stop,
+            Sent::StopWith { signal, grace_ms } => Asked::StopWith { signal, grace_ms },
             Sent::Allocate => self.request(host, self.hosts.iter().map(|host| host.spec.name.clone()).collect()),
         }
     }
@@ -332,9 +345,10 @@ impl Client {
             Told::HeartBeat => {}
             Told::Allocated { terms, .. } => {
                 let incarnation = terms.as_ref().map(|terms| terms.incarnation.clone());
-                output.events.push(AllocEvent::Allocated { host, incarnation });
+                let master_port = terms.and_then(|terms| terms.master_port);
+                output.events.push(AllocEvent::Allocated { host, incarnation, master_port });
                 if host == 0 && self.hosts.iter().any(|host| host.is_waiting) {
-                    self.go_on(terms.and_then(|terms| terms.master_port), now, output);
+                    self.go_on(master_port, now, output);
                 }
             }
             Told::Update(state) => self.update(host, state, output),
@@ -389,9 +403,12 @@ impl Client {
                 Some((rank, _)) => (Some(rank), ProcState::Stopped { proc_id, reason }),
                 None => return,
             },
-            ProcState::Failed { world_id, description } => {
+            ProcState::Failed { world_id, description, not_started } => {
                 let description = format!("host `{}` failed: {description}", at.spec.name);
-                (None, ProcState::Failed { world_id, description })
+                // Of a rank that is none of its part nothing more is believed than that something failed.
+                let not_started =
+                    not_started.and_then(|failed| Some(NotStarted { rank: at.spec.view.get(failed.rank)?, ..failed }));
+                (None, ProcState::Failed { world_id, description, not_started })
             }
         };
         output.events.push(AllocEvent::State { host, rank, state });
@@ -424,7 +441,7 @@ impl Client {
 
     fn fail(&self, host: usize, description: &str, output: &mut Output) {
         let world_id = WorldId(self.spec.key.as_str().to_owned());
-        let state = ProcState::Failed { world_id, description: description.to_owned() };
+        let state = ProcState::failed(world_id, description);
         output.events.push(AllocEvent::State { host, rank: None, state });
     }
 

@@ -27,12 +27,16 @@ use crate::env_vars;
 use crate::error::{CommandError, one_line};
 use crate::keys::{Credentials, KeysError, Wanted};
 use crate::plan;
+use crate::process::limit;
 use crate::report::console;
 use door::Door;
 use spool::Spool;
 
 /// What stands on stdout before the connection: whatever a login shell prints comes before it.
 const MARKER: &str = "torchlift-serve 1\n";
+
+/// Ranks that one allocation may have: what one machine is good for, many times over.
+const MOST_RANKS: i64 = 4096;
 
 /// Starts ranks for clients that come over a channel, and reports on them
 ///
@@ -51,7 +55,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PROGRAM")]
     pub program: Option<OsString>,
     /// How many ranks are started at once [default: one allocation of any size]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MOST_RANKS))]
     pub slots: Option<u32>,
     /// End after this time without an allocation
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
@@ -82,11 +86,13 @@ pub(crate) fn run(args: &ServeArgs, context: &Context) -> Result<u8, CommandErro
     let credentials = credentials(args, context)?;
     let dialler = dialler(args, context, &credentials)?;
     let host = host(args, context)?;
+    let spool = spool_folder(args, context)?;
     let name = credentials.iter().flatten().next().map(|credentials| credentials.role().name().to_owned());
     let gather = gather(name, context);
     let rules = Rules {
         incarnation: plan::run_id(clock::wall(), std::process::id()),
         slots: args.slots.map(|slots| slots as usize),
+        most_ranks: MOST_RANKS as usize,
         has_program: host.program.is_some(),
         patience: args.client_timeout,
         idle_timeout: args.idle_timeout,
@@ -95,7 +101,7 @@ pub(crate) fn run(args: &ServeArgs, context: &Context) -> Result<u8, CommandErro
         .enable_all()
         .build()
         .map_err(|error| system("the runtime cannot be started", error))?;
-    let served = runtime.block_on(serve(args, credentials, dialler, rules, host, token, gather));
+    let served = runtime.block_on(serve(args, Needs { credentials, dialler, rules, host, spool, token, gather }));
     // A read of stdin that nobody answers any more must not be waited for.
     runtime.shutdown_background();
     served.map(|()| exit_code::OK)
@@ -168,7 +174,6 @@ fn without_keys(what: &str, error: KeysError) -> CommandError {
 }
 
 fn host(args: &ServeArgs, context: &Context) -> Result<Host, CommandError> {
-    let var = |name: &str| context.env.get(OsStr::new(name)).map(PathBuf::from).filter(|path| path.is_absolute());
     let program = match &args.program {
         None => None,
         Some(program) => {
@@ -189,6 +194,21 @@ fn host(args: &ServeArgs, context: &Context) -> Result<Host, CommandError> {
         })
     });
     let roots = roots.collect::<Result<Vec<_>, _>>()?;
+    Ok(Host {
+        program,
+        roots,
+        cwd: context.cwd.clone(),
+        env: plan::inherited(&context.env),
+        hosts_file: context.env.get(OsStr::new(env_vars::TORCH_ELASTIC_CUSTOM_HOSTNAMES_LIST_FILE)).map(PathBuf::from),
+        claims,
+        open_files: limit::soft()
+            .map_err(|error| system("the limit of open files cannot be read", io::Error::from(error)))?,
+    })
+}
+
+/// Where output is kept: a folder of this allocator's own, so that two never share one.
+fn spool_folder(args: &ServeArgs, context: &Context) -> Result<PathBuf, CommandError> {
+    let var = |name: &str| context.env.get(OsStr::new(name)).map(PathBuf::from).filter(|path| path.is_absolute());
     let spool = match &args.spool {
         Some(spool) => context.cwd.join(spool),
         None => var(env_vars::XDG_STATE_HOME)
@@ -198,17 +218,7 @@ fn host(args: &ServeArgs, context: &Context) -> Result<Host, CommandError> {
             })?
             .join("torchlift/allocations"),
     };
-    // One of its own, so that two allocators never share a folder.
-    let spool = spool.join(plan::run_id(clock::wall(), std::process::id()));
-    Ok(Host {
-        program,
-        roots,
-        cwd: context.cwd.clone(),
-        env: plan::inherited(&context.env),
-        hosts_file: context.env.get(OsStr::new(env_vars::TORCH_ELASTIC_CUSTOM_HOSTNAMES_LIST_FILE)).map(PathBuf::from),
-        spool,
-        claims,
-    })
+    Ok(spool.join(plan::run_id(clock::wall(), std::process::id())))
 }
 
 /// How facts of this host are gathered, under the name in its certificate where it has one.
@@ -229,24 +239,31 @@ fn gather(name: Option<String>, context: &Context) -> Arc<Gather> {
     })
 }
 
-async fn serve(
-    args: &ServeArgs,
+/// What it serves with.
+struct Needs {
+    /// The keys of each address.
     credentials: Vec<Option<Arc<Credentials>>>,
     dialler: Dialler,
     rules: Rules,
     host: Host,
+    /// The folder for output, which is not there yet.
+    spool: PathBuf,
     token: Option<String>,
     gather: Arc<Gather>,
-) -> Result<(), CommandError> {
+}
+
+async fn serve(args: &ServeArgs, needs: Needs) -> Result<(), CommandError> {
+    let Needs { credentials, dialler, rules, host, spool, token, gather } = needs;
     let mut listeners = Vec::new();
     for (addr, credentials) in args.listen.iter().zip(credentials) {
         listeners.push(Listener::bind(addr, credentials).await.map_err(not_served)?);
     }
-    let spool = Spool::make(host.spool.clone()).map_err(|error| {
-        system(&format!("the folder `{}` for the ranks' output cannot be made", host.spool.display()), error)
+    let spool = Spool::make(spool.clone()).map_err(|error| {
+        system(&format!("the folder `{}` for the ranks' output cannot be made", spool.display()), error)
             .hint("give another one with `--spool DIR`")
     })?;
-    let server = Server::new(rules, host, dialler).map_err(|error| system("the allocator cannot be started", error))?;
+    let server = Server::new(rules, host, dialler, spool.folder().to_owned())
+        .map_err(|error| system("the allocator cannot be started", error))?;
     let door = Arc::new(Door::new(Service {
         handle: server.handle(),
         sessions: Sessions::default(),

@@ -79,7 +79,6 @@ impl Guard {
     }
 
     /// Whether it lives, as far as can be known without asking it.
-    #[cfg(feature = "net")]
     pub(crate) fn is_alive(&self) -> bool {
         // The pidfd of a process that has ended is readable.
         let mut fds = [PollFd::new(self.pidfd.as_fd(), PollFlags::POLLIN)];

@@ -26,8 +26,13 @@ pub(crate) struct TooFewFiles {
     pub(crate) hard: u64,
 }
 
-/// Makes sure that this many hosts and ranks fit; gives the soft limit as it was before.
-pub(crate) fn make_room(hosts: usize, ranks: u32) -> nix::Result<Result<u64, TooFewFiles>> {
+/// The soft limit, which ranks get: to be asked for before the first room is made.
+pub(crate) fn soft() -> nix::Result<u64> {
+    getrlimit(Resource::RLIMIT_NOFILE).map(|(soft, _)| soft)
+}
+
+/// Makes sure that this many hosts and ranks fit.
+pub(crate) fn make_room(hosts: usize, ranks: u32) -> nix::Result<Result<(), TooFewFiles>> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     let needed = needed(hosts, ranks);
     match plan(needed, soft, hard) {
@@ -36,7 +41,7 @@ pub(crate) fn make_room(hosts: usize, ranks: u32) -> nix::Result<Result<u64, Too
             if wanted > soft {
                 setrlimit(Resource::RLIMIT_NOFILE, wanted, hard)?;
             }
-            Ok(Ok(soft))
+            Ok(Ok(()))
         }
     }
 }

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "net")]
 pub mod agent;
-pub(crate) mod local;
+pub mod local;
 
 #[cfg(feature = "net")]
 pub use agent::Agent;

@@ -102,8 +102,9 @@ pub(crate) fn failure(outcome: Outcome, record: &Record) -> Option<String> {
     match outcome {
         Outcome::RankFailed { rank, end } => Some(rank_failure(rank, end, record)),
         Outcome::HostLost { host } => {
-            let host = visible(record.host(host));
-            Some(format!("error: host `{host}` was lost: its guard is gone, and its ranks with it\n"))
+            let name = visible(record.host(host));
+            let why = record.failed(host).map(|why| format!(": {}", visible(why))).unwrap_or_default();
+            Some(format!("error: host `{name}` was lost{why}\n"))
         }
         Outcome::Success | Outcome::Signaled { .. } => None,
     }

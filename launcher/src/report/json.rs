@@ -74,6 +74,7 @@ impl EventLog {
             Event::Ended { rank, end } => {
                 ("ended", json!({ "rank": rank.0, "host": place(*rank), "end": EndRecord::from(*end) }))
             }
+            Event::HostFailed { host, why } => ("host-failed", json!({ "host": record.host(*host), "why": why })),
             Event::Stopping { cause, signal, grace } => {
                 let mut keys = json!({ "signal": words::signal(*signal), "grace_s": grace.as_secs_f64() });
                 let (cause, key, value) = match cause {

@@ -162,6 +162,8 @@ pub(crate) struct Record<'a> {
     last: Moment,
     master_port: Option<u16>,
     ranks: BTreeMap<Rank, RankRecord>,
+    /// Why hosts failed.
+    failed: BTreeMap<HostIndex, String>,
 }
 
 /// What is known of one rank.
@@ -178,7 +180,8 @@ pub(crate) struct RankRecord {
 impl<'a> Record<'a> {
     /// A record of nothing yet. `wall` is the wall clock at `start`.
     pub(crate) fn new(plan: &'a LaunchPlan, attempt: u32, start: Moment, wall: Duration) -> Self {
-        Self { plan, attempt, start, wall, last: start, master_port: plan.master_port, ranks: BTreeMap::new() }
+        let (ranks, failed) = (BTreeMap::new(), BTreeMap::new());
+        Self { plan, attempt, start, wall, last: start, master_port: plan.master_port, ranks, failed }
     }
 
     /// What is known of a rank.
@@ -207,6 +210,11 @@ impl<'a> Record<'a> {
     /// A host's name.
     pub(crate) fn host(&self, host: HostIndex) -> &str {
         self.plan.hosts.get(host.0).map_or("", |host| host.name.as_str())
+    }
+
+    /// Why a host failed first, for people.
+    pub(crate) fn failed(&self, host: HostIndex) -> Option<&str> {
+        self.failed.get(&host).map(String::as_str)
     }
 
     /// Where a stream's bytes lie.
@@ -267,6 +275,9 @@ impl Observer for Record<'_> {
                 let entry = self.ranks.entry(*rank).or_default();
                 entry.pid = Some(*pid);
                 entry.started = Some(now);
+            }
+            Event::HostFailed { host, why } => {
+                self.failed.entry(*host).or_insert_with(|| (*why).to_owned());
             }
             Event::Ended { rank, end } => self.ranks.entry(*rank).or_default().ended = Some((now, *end)),
             _ => {}

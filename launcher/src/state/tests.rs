@@ -20,30 +20,11 @@ fn killed_by(signal: i32) -> End {
 
 /// A run of one host whose ranks have all been started.
 fn running(ranks: u32) -> State {
-    let mut state = State::new(&[ranks as usize], GRACE, at(0));
-    assert_eq!(step(&mut state, Input::HostReady(HostIndex(0)), at(0)), [Action::Start]);
+    let mut state = State::new(&[ranks as usize], GRACE);
     for rank in 0..ranks {
         assert_eq!(step(&mut state, Input::Started(Rank(rank)), at(1)), []);
     }
     state
-}
-
-#[test]
-fn ranks_start_when_the_last_host_is_ready() {
-    let mut state = State::new(&[1, 1], GRACE, at(0));
-    assert_eq!(step(&mut state, Input::HostReady(HostIndex(1)), at(1)), []);
-    assert_eq!(step(&mut state, Input::HostReady(HostIndex(0)), at(2)), [Action::Start]);
-    assert_eq!(step(&mut state, Input::HostReady(HostIndex(0)), at(3)), []);
-}
-
-#[test]
-fn a_host_that_stays_silent_is_lost() {
-    let mut state = State::new(&[1, 1], GRACE, at(0));
-    step(&mut state, Input::HostReady(HostIndex(0)), at(1));
-    let deadline = state.deadline().unwrap();
-    assert_eq!(deadline, at(0).plus(START_PATIENCE));
-    let lost = Outcome::HostLost { host: HostIndex(1) };
-    assert_eq!(step(&mut state, Input::Tick, deadline), [Action::Finish(lost)]);
 }
 
 #[test]
@@ -52,8 +33,7 @@ fn a_rank_that_returns_0_early_stops_nobody() {
     assert_eq!(step(&mut state, Input::Ended(Rank(0), End::Exited(0)), at(10)), []);
     assert_eq!(state.deadline(), None);
     assert_eq!(step(&mut state, Input::Ended(Rank(1), End::Exited(0)), at(999_999)), []);
-    let finish = [Action::Finish(Outcome::Success)];
-    assert_eq!(step(&mut state, Input::HostEmpty(HostIndex(0)), at(999_999)), finish);
+    assert_eq!(step(&mut state, Input::Over, at(999_999)), [Action::Finish(Outcome::Success)]);
 }
 
 #[test]
@@ -65,17 +45,17 @@ fn the_first_failure_ends_all_and_stays_the_verdict() {
     assert_eq!(step(&mut state, Input::Ended(Rank(0), killed_by(TERM)), at(11)), []);
     assert_eq!(step(&mut state, Input::Ended(Rank(1), End::Exited(1)), at(12)), []);
     let verdict = Outcome::RankFailed { rank: Rank(2), end: End::Exited(7) };
-    assert_eq!(step(&mut state, Input::HostEmpty(HostIndex(0)), at(13)), [Action::Finish(verdict)]);
+    assert_eq!(step(&mut state, Input::Over, at(13)), [Action::Finish(verdict)]);
 }
 
 #[test]
 fn a_rank_that_cannot_be_started_is_a_failure() {
-    let mut state = State::new(&[1], GRACE, at(0));
-    step(&mut state, Input::HostReady(HostIndex(0)), at(0));
+    let mut state = State::new(&[1], GRACE);
     let end = End::NotStarted { step: StartStep::Program, errno: 2 };
-    let actions = step(&mut state, Input::Ended(Rank(0), end), at(1));
     let stop = Action::Stop { cause: StopCause::RankFailed(Rank(0)), signal: TERM };
-    assert_eq!(actions, [stop, Action::Finish(Outcome::RankFailed { rank: Rank(0), end })]);
+    assert_eq!(step(&mut state, Input::Ended(Rank(0), end), at(1)), [stop]);
+    let verdict = Outcome::RankFailed { rank: Rank(0), end };
+    assert_eq!(step(&mut state, Input::Over, at(1)), [Action::Finish(verdict)]);
 }
 
 #[test]
@@ -87,7 +67,7 @@ fn what_outlives_the_grace_is_killed_and_that_kill_is_not_the_cause() {
     assert_eq!(step(&mut state, Input::Tick, at(30_010)), [Action::Kill { ranks: vec![Rank(1)] }]);
     step(&mut state, Input::Ended(Rank(1), killed_by(KILL)), at(30_011));
     let verdict = Outcome::RankFailed { rank: Rank(0), end: End::Exited(1) };
-    assert_eq!(step(&mut state, Input::HostEmpty(HostIndex(0)), at(30_012)), [Action::Finish(verdict)]);
+    assert_eq!(step(&mut state, Input::Over, at(30_012)), [Action::Finish(verdict)]);
 }
 
 #[test]
@@ -102,21 +82,22 @@ fn a_signal_is_forwarded_a_second_kills_and_a_third_ends_at_once() {
 }
 
 #[test]
-fn a_signal_before_any_rank_ran_ends_the_run() {
-    let mut state = State::new(&[4], GRACE, at(0));
+fn a_signal_before_any_rank_ran_says_so() {
+    let mut state = State::new(&[4], GRACE);
+    let stop = [Action::Stop { cause: StopCause::Signal(TERM), signal: TERM }];
+    assert_eq!(step(&mut state, Input::Signal(TERM), at(1)), stop);
     let verdict = Outcome::Signaled { signal: TERM, ranks_ran: false };
-    assert_eq!(step(&mut state, Input::Signal(TERM), at(1)), [Action::Finish(verdict)]);
+    assert_eq!(step(&mut state, Input::Over, at(2)), [Action::Finish(verdict)]);
 }
 
 #[test]
 fn a_signal_that_overtakes_the_news_of_a_start_still_ended_a_rank() {
-    let mut state = State::new(&[1], GRACE, at(0));
-    step(&mut state, Input::HostReady(HostIndex(0)), at(0));
+    let mut state = State::new(&[1], GRACE);
     step(&mut state, Input::Signal(INT), at(1));
     step(&mut state, Input::Started(Rank(0)), at(2));
     step(&mut state, Input::Ended(Rank(0), killed_by(INT)), at(3));
     let verdict = Outcome::Signaled { signal: INT, ranks_ran: true };
-    assert_eq!(step(&mut state, Input::HostEmpty(HostIndex(0)), at(4)), [Action::Finish(verdict)]);
+    assert_eq!(step(&mut state, Input::Over, at(4)), [Action::Finish(verdict)]);
 }
 
 #[test]
@@ -133,72 +114,28 @@ fn ranks_that_follow_a_signal_do_not_change_the_verdict() {
     step(&mut state, Input::Signal(INT), at(10));
     step(&mut state, Input::Ended(Rank(0), End::Exited(130)), at(11));
     let verdict = Outcome::Signaled { signal: INT, ranks_ran: true };
-    assert_eq!(step(&mut state, Input::HostEmpty(HostIndex(0)), at(12)), [Action::Finish(verdict)]);
+    assert_eq!(step(&mut state, Input::Over, at(12)), [Action::Finish(verdict)]);
 }
 
 #[test]
 fn a_lost_host_is_never_a_rank_exit() {
-    let mut state = State::new(&[1, 1], GRACE, at(0));
-    step(&mut state, Input::HostReady(HostIndex(0)), at(0));
-    step(&mut state, Input::HostReady(HostIndex(1)), at(0));
+    let mut state = State::new(&[1, 1], GRACE);
     step(&mut state, Input::Started(Rank(0)), at(1));
     step(&mut state, Input::Started(Rank(1)), at(1));
     let stop = [Action::Stop { cause: StopCause::HostLost(HostIndex(1)), signal: TERM }];
     assert_eq!(step(&mut state, Input::HostLost(HostIndex(1)), at(10)), stop);
+    step(&mut state, Input::Ended(Rank(1), End::Lost), at(10));
     step(&mut state, Input::Ended(Rank(0), End::Exited(1)), at(11));
     let verdict = Outcome::HostLost { host: HostIndex(1) };
-    assert_eq!(step(&mut state, Input::HostEmpty(HostIndex(0)), at(12)), [Action::Finish(verdict)]);
+    assert_eq!(step(&mut state, Input::Over, at(12)), [Action::Finish(verdict)]);
 }
 
 #[test]
 fn a_host_that_is_lost_after_its_ranks_returned_0_costs_nothing() {
     let mut state = running(1);
     step(&mut state, Input::Ended(Rank(0), End::Exited(0)), at(10));
-    let finish = [Action::Finish(Outcome::Success)];
-    assert_eq!(step(&mut state, Input::HostLost(HostIndex(0)), at(11)), finish);
-}
-
-#[test]
-fn what_holds_a_pipe_after_success_is_waited_for_until_it_is_quiet() {
-    let mut state = running(1);
-    step(&mut state, Input::Ended(Rank(0), End::Exited(0)), at(1000));
-    assert_eq!(state.deadline(), Some(at(1000).plus(QUIET)));
-    assert_eq!(step(&mut state, Input::Output, at(1100)), []);
-    assert_eq!(step(&mut state, Input::Tick, at(1299)), []);
-    assert_eq!(step(&mut state, Input::Tick, at(1300)), [Action::StopLeftovers]);
-    assert_eq!(step(&mut state, Input::Tick, at(1799)), []);
-    assert_eq!(step(&mut state, Input::Tick, at(1800)), [Action::Kill { ranks: vec![] }]);
-    let finish = [Action::Finish(Outcome::Success)];
-    assert_eq!(step(&mut state, Input::HostEmpty(HostIndex(0)), at(1801)), finish);
-}
-
-#[test]
-fn what_goes_on_writing_after_success_is_not_waited_for_for_ever() {
-    let mut state = running(1);
-    step(&mut state, Input::Ended(Rank(0), End::Exited(0)), at(1000));
-    for millis in (1000..3000).step_by(50) {
-        assert_eq!(step(&mut state, Input::Output, at(millis)), []);
-    }
-    assert_eq!(step(&mut state, Input::Output, at(3000)), [Action::StopLeftovers]);
-}
-
-#[test]
-fn what_holds_no_pipe_after_success_is_ended_when_the_guard_has_settled() {
-    let mut state = running(1);
-    step(&mut state, Input::OutputClosed, at(990));
-    assert_eq!(step(&mut state, Input::Ended(Rank(0), End::Exited(0)), at(1000)), []);
-    assert_eq!(state.deadline(), Some(at(1000).plus(SETTLE)));
-    assert_eq!(step(&mut state, Input::Tick, at(1020)), [Action::StopLeftovers]);
-}
-
-#[test]
-fn leftovers_of_a_stop_are_told_once_and_have_the_rest_of_the_grace() {
-    let mut state = running(1);
-    step(&mut state, Input::Signal(INT), at(0));
-    assert_eq!(step(&mut state, Input::Ended(Rank(0), killed_by(INT)), at(100)), []);
-    assert_eq!(step(&mut state, Input::Tick, at(120)), [Action::StopLeftovers]);
-    assert_eq!(step(&mut state, Input::Tick, at(29_999)), []);
-    assert_eq!(step(&mut state, Input::Tick, at(30_000)), [Action::Kill { ranks: vec![] }]);
+    assert_eq!(step(&mut state, Input::HostLost(HostIndex(0)), at(11)), []);
+    assert_eq!(step(&mut state, Input::Over, at(12)), [Action::Finish(Outcome::Success)]);
 }
 
 #[test]
@@ -224,14 +161,10 @@ fn any_input() -> impl Strategy<Value = Input> {
         1 => Just(End::Lost),
     ];
     prop_oneof![
-        6 => host.clone().prop_map(Input::HostReady),
-        1 => host.clone().prop_map(Input::HostLost),
-        3 => host.prop_map(Input::HostEmpty),
+        1 => host.prop_map(Input::HostLost),
+        1 => Just(Input::Over),
         6 => rank.clone().prop_map(Input::Started),
-        6 => (rank.clone(), end).prop_map(|(rank, end)| Input::Ended(rank, end)),
-        1 => rank.prop_map(Input::Withdrawn),
-        2 => Just(Input::Output),
-        1 => Just(Input::OutputClosed),
+        6 => (rank, end).prop_map(|(rank, end)| Input::Ended(rank, end)),
         1 => prop_oneof![Just(1), Just(INT), Just(3), Just(TERM)].prop_map(Input::Signal),
         2 => Just(Input::Tick),
     ]
@@ -240,7 +173,7 @@ fn any_input() -> impl Strategy<Value = Input> {
 /// What a run did over a list of inputs, with the state's own deadlines kept, until nothing more was put in.
 fn history(inputs: &[(Input, u64)]) -> (State, Moment, Vec<Action>) {
     let mut now = at(0);
-    let mut state = State::new(&HOSTS, GRACE, now);
+    let mut state = State::new(&HOSTS, GRACE);
     let mut actions = Vec::new();
     for (input, wait) in inputs {
         let next = now.plus(Duration::from_millis(*wait));
@@ -262,41 +195,18 @@ fn count(actions: &[Action], is_one: impl Fn(&Action) -> bool) -> usize {
 
 proptest! {
     #[test]
-    fn whatever_happens_ranks_start_at_most_once_and_nothing_follows_the_end(
+    fn whatever_happens_a_run_is_stopped_and_killed_at_most_once_and_nothing_follows_the_end(
         inputs in prop::collection::vec((any_input(), 0..20_000_u64), 0..120)
     ) {
         let (state, _, actions) = history(&inputs);
-        let starts = count(&actions, |action| *action == Action::Start);
         let stops = count(&actions, |action| matches!(action, Action::Stop { .. }));
         let kills = count(&actions, |action| matches!(action, Action::Kill { .. }));
-        prop_assert!(starts <= 1 && stops <= 1 && kills <= 1, "{:?}", actions);
+        prop_assert!(stops <= 1 && kills <= 1, "{:?}", actions);
         let finish = actions.iter().position(|action| matches!(action, Action::Finish(_)));
         prop_assert_eq!(finish.is_some(), state.is_done());
         if let Some(finish) = finish {
             prop_assert_eq!(finish, actions.len() - 1);
         }
-    }
-
-    #[test]
-    fn whatever_happened_a_run_ends_once_its_ranks_do(
-        inputs in prop::collection::vec((any_input(), 0..2_000_u64), 0..60)
-    ) {
-        let (mut state, mut now, mut actions) = history(&inputs);
-        for host in 0..HOSTS.len() {
-            actions.extend(step(&mut state, Input::HostReady(HostIndex(host)), now));
-        }
-        for rank in 0..6 {
-            actions.extend(step(&mut state, Input::Ended(Rank(rank), End::Exited(0)), now));
-        }
-        // No host ever says that it is empty: the deadlines alone must end it.
-        for _ in 0..8 {
-            let Some(deadline) = state.deadline() else { break };
-            now = now.max(deadline);
-            actions.extend(step(&mut state, Input::Tick, now));
-        }
-        prop_assert!(state.is_done());
-        let is_finished = matches!(actions.last(), Some(Action::Finish(_)));
-        prop_assert!(is_finished);
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl Start {
         let ranks = request.view.num_ranks();
         let rank_env =
             (0..ranks).map(|rank| variables(request, rank).chain(own_of(&rank_env, rank)).collect()).collect();
-        Ok(Self { program, args, cwd, env: whole, rank_env, open_files: 0 })
+        Ok(Self { program, args, cwd, env: whole, rank_env, open_files: host.open_files })
     }
 
     pub(super) fn command(&self, rank: Rank) -> Command<'_> {

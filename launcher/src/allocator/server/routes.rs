@@ -22,11 +22,11 @@ use torchlift_schema::control::{self, ControlReply, Holder, MessageError};
 use torchlift_schema::state::AllocKey;
 
 use super::facts::Facts;
+use super::output::spool_file;
 use super::reader::{Reader, Spooled};
 use super::sessions::Sessions;
 use super::tally::Traffic;
 use super::{Found, Handle, Status};
-use crate::allocator::engine::spool_file;
 use crate::allocator::state::{Asker, Input};
 use crate::channel::{SEQUENCE, SESSION, token};
 use crate::event::Stream;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use torchlift_schema::ChannelAddr;
 use torchlift_schema::RemoteProcessProcStateMessage as Told;
 use torchlift_schema::control::Terms;
-use torchlift_schema::state::{ActorId, ActorRef, AllocKey, ProcId, ProcState, ProcStopReason, WorldId};
+use torchlift_schema::state::{ActorId, ActorRef, AllocKey, NotStarted, ProcId, ProcState, ProcStopReason, WorldId};
 
 use super::{Action, Asker, GRACE, Holder, LOSS_GRACE, RETENTION, Reply, Request, Rules, STOP, TELLING, action_of};
 use crate::allocator::allocation::{Allocation, Event, Order};
@@ -153,7 +153,7 @@ impl Held {
             match order {
                 Order::GiveUp { ref ranks } => {
                     let count = ranks.len();
-                    self.fail(format!("SIGKILL did not end {count} ranks: the kernel holds them"), actions);
+                    self.fail(format!("SIGKILL did not end {count} ranks: the kernel holds them"), None, actions);
                     for rank in ranks.clone() {
                         self.tell_stopped(rank, ProcStopReason::Unknown, actions);
                     }
@@ -174,11 +174,24 @@ impl Held {
     }
 
     pub(super) fn stop(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        if std::mem::replace(&mut self.is_stopped, true) {
-            return;
+        if !self.is_stopped {
+            self.stop_with(None, None, now, actions);
         }
-        let grace = self.request.launch.as_ref().map_or(GRACE, |launch| Duration::from_millis(launch.grace_ms));
-        self.apply(Event::Stop { signal: STOP, grace }, now, actions);
+    }
+
+    /// The same in so many words, which a client may say again and again.
+    pub(super) fn stop_with(
+        &mut self,
+        signal: Option<i32>,
+        grace: Option<Duration>,
+        now: Moment,
+        actions: &mut Vec<Action>,
+    ) {
+        self.is_stopped = true;
+        let stated = self.request.launch.as_ref().map_or(GRACE, |launch| Duration::from_millis(launch.grace_ms));
+        let grace = grace.unwrap_or(stated);
+        let event = if grace.is_zero() { Event::Kill } else { Event::Stop { signal: signal.unwrap_or(STOP), grace } };
+        self.apply(event, now, actions);
     }
 
     /// Its client is gone: nobody is told any more, and its ranks end soon.
@@ -202,7 +215,7 @@ impl Held {
                 return;
             }
             if was_opening {
-                self.fail("its guard did not come up in time".to_owned(), actions);
+                self.fail("its guard did not come up in time".to_owned(), None, actions);
             }
             self.apply(Event::Tick, now, actions);
         }
@@ -234,15 +247,15 @@ impl Held {
 
     pub(super) fn guard_lost(&mut self, now: Moment, actions: &mut Vec<Action>) {
         if !self.allocation.is_done() {
-            self.fail("its guard is gone, and its ranks with it".to_owned(), actions);
+            self.fail("its guard is gone, and its ranks with it".to_owned(), None, actions);
             self.apply(Event::GuardLost, now, actions);
         }
     }
 
     /// Told once: what fails after the first failure follows from it, or is in the ranks' own ends.
-    pub(super) fn fail(&mut self, description: String, actions: &mut Vec<Action>) {
+    pub(super) fn fail(&mut self, description: String, not_started: Option<NotStarted>, actions: &mut Vec<Action>) {
         if self.done_at.is_none() && !std::mem::replace(&mut self.has_failed, true) {
-            self.tell(ProcState::Failed { world_id: self.world.clone(), description }, actions);
+            self.tell(ProcState::Failed { world_id: self.world.clone(), description, not_started }, actions);
         }
     }
 

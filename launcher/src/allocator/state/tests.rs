@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use torchlift_schema::control::ClientContext;
 use torchlift_schema::extent::{Extent, Slice, View};
 use torchlift_schema::launch::OsText;
-use torchlift_schema::state::{ProcId, ProcStopReason};
+use torchlift_schema::state::{NotStarted, ProcId, ProcStopReason, StartStep};
 
 use super::*;
 
@@ -16,7 +16,14 @@ fn at(millis: u64) -> Moment {
 }
 
 fn rules() -> Rules {
-    Rules { incarnation: "i".to_owned(), slots: None, has_program: true, patience: PATIENCE, idle_timeout: None }
+    Rules {
+        incarnation: "i".to_owned(),
+        slots: None,
+        most_ranks: 4096,
+        has_program: true,
+        patience: PATIENCE,
+        idle_timeout: None,
+    }
 }
 
 fn state(slots: Option<usize>) -> State {
@@ -98,6 +105,10 @@ fn end(state: &mut State, of: &str, ranks: usize, end: End, now: Moment) -> Vec<
     all
 }
 
+fn not_started(rank: usize) -> NotStarted {
+    NotStarted { rank, step: StartStep::Program, errno: 2 }
+}
+
 #[test]
 fn an_allocation_is_told_from_allocated_to_done() {
     let mut state = state(None);
@@ -150,6 +161,20 @@ fn a_stop_signals_waits_and_kills() {
     let ended = end(&mut state, "k", 2, End::Signaled { signal: 9, core: false }, at(30_020));
     // The published reason of a process that had to be made to end.
     assert_eq!(ended, ["i-1[0]: stopped: proc watchdog failure", "i-1[1]: stopped: proc watchdog failure", "done i-1"]);
+}
+
+#[test]
+fn a_stop_may_have_a_signal_of_its_own_pass_another_on_and_kill_at_once() {
+    let mut state = state(None);
+    running(&mut state, "ada", "k", 1);
+    let with = |signal, grace_ms| Asked::StopWith { signal, grace_ms };
+    let held = || Action::Reply(Reply::Stopping { keys: vec![key("k")] });
+    let signal = |signal| Action::Stop { key: key("k"), signal };
+    assert_eq!(ask(&mut state, "ada", with(Some(2), None), at(10)), [signal(2), held()]);
+    assert_eq!(ask(&mut state, "ada", with(Some(15), Some(60_000)), at(20)), [signal(15), held()]);
+    ask(&mut state, "ada", Asked::HeartBeat, at(29_000));
+    assert_eq!(state.step(Input::Tick, at(30_009)), [], "a later stop does not make it longer");
+    assert_eq!(ask(&mut state, "ada", with(None, Some(0)), at(30_009)), [Action::Kill { key: key("k") }, held()]);
 }
 
 #[test]
@@ -299,7 +324,7 @@ fn a_program_that_is_not_there_fails_once_and_its_ranks_were_never_created() {
     let mut all = Vec::new();
     for rank in 0..2 {
         let why = format!("rank {rank}: `/srv/train` is not there");
-        all.extend(told(&state.step(Input::NotStarted { key: key("k"), rank, why }, at(1))));
+        all.extend(told(&state.step(Input::NotStarted { key: key("k"), failed: not_started(rank), why }, at(1))));
     }
     assert_eq!(all, ["i-1: failed: rank 0: `/srv/train` is not there", "done i-1"]);
 }
@@ -564,7 +589,7 @@ impl World {
             0..5 if !waiting.is_empty() => {
                 let rank = waiting.remove(0);
                 if how % 7 == 6 {
-                    Input::NotStarted { key, rank, why: "no".to_owned() }
+                    Input::NotStarted { key, failed: not_started(rank), why: "no".to_owned() }
                 } else {
                     alive.push(rank);
                     Input::Started { key, rank, pid: 1 }
@@ -588,6 +613,8 @@ impl World {
                 let message = match what {
                     0 => Asked::HeartBeat,
                     1 => Asked::Stop,
+                    2 => Asked::StopWith { signal: Some(2), grace_ms: None },
+                    3 => Asked::StopWith { signal: None, grace_ms: Some(0) },
                     what => allocate(&format!("k{what}"), ranks, |terms| {
                         terms.force = force;
                         terms.lease_ms = (what == 3).then_some(30_000);

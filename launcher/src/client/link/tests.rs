@@ -207,3 +207,27 @@ fn a_host_that_writes_and_never_answers_is_lost_where_nothing_outlives_its_conne
     scene.on(1, Input::Tick, 15_000);
     assert_eq!(scene.news.last(), Some(&News::Gone { why: "its allocator gave no answer for 15s".to_owned() }));
 }
+
+#[test]
+fn a_plain_stop_is_sent_once_and_one_in_so_many_words_as_often_as_it_is_said() {
+    let mut scene = Scene::up(false);
+    let allocating = ControlReply::Allocating { alloc_key: AllocKey::new("k").unwrap(), world_id: WorldId::from("w") };
+    scene.on(1, answer(Some(1), allocating), 0);
+    scene.since();
+    let kill = Sent::StopWith { signal: None, grace_ms: Some(0) };
+    for sent in [Sent::Stop, Sent::Stop, kill, kill] {
+        scene.link.stop(sent, at(1), &mut scene.actions, &mut scene.news);
+    }
+    for number in 2..5 {
+        scene.on(1, answer(Some(number), ControlReply::Stopping { alloc_keys: Vec::new() }), 2);
+    }
+    let sent: Vec<Sent> = scene
+        .since()
+        .into_iter()
+        .filter_map(|action| match action {
+            Action::Post { sent, number: Some(_), .. } => Some(sent),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(sent, [Sent::Stop, kill, kill]);
+}

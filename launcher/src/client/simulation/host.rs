@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use torchlift_schema::RemoteProcessProcStateMessage as Told;
 use torchlift_schema::control::{ControlReply, RecordLine, RemoteProcessAllocatorMessage as Asked};
-use torchlift_schema::state::{AllocKey, ProcId, ProcState, ProcStopReason};
+use torchlift_schema::state::{AllocKey, NotStarted, ProcId, ProcState, ProcStopReason};
 
 use super::random::Random;
 use crate::allocator::server::Order;
 use crate::allocator::state::{Action, Asker, Input, Rules, State};
 use crate::clock::Moment;
-use crate::event::End;
+use crate::event::{End, StartStep};
 
 /// What an allocator's engine will tell, and when.
 pub(super) type Later = (Duration, Input);
@@ -59,7 +59,8 @@ fn asker() -> Asker {
 
 impl Life {
     pub(super) fn new(incarnation: String, patience: Duration, is_stubborn: bool, now: Moment) -> Self {
-        let rules = Rules { incarnation, slots: None, has_program: true, patience, idle_timeout: None };
+        let rules =
+            Rules { incarnation, slots: None, most_ranks: 4096, has_program: true, patience, idle_timeout: None };
         Self {
             state: State::new(rules, now),
             order: Order::default(),
@@ -146,7 +147,9 @@ impl Life {
     fn happen(&mut self, input: &Input) {
         match input {
             Input::Started { rank, .. } => self.ranks[*rank] = Rank::Alive,
-            Input::Ended { rank, .. } | Input::NotStarted { rank, .. } => self.ranks[*rank] = Rank::Over,
+            Input::Ended { rank, .. } | Input::NotStarted { failed: NotStarted { rank, .. }, .. } => {
+                self.ranks[*rank] = Rank::Over
+            }
             Input::GuardLost { .. } => self.ranks.fill(Rank::Over),
             _ => {}
         }
@@ -156,7 +159,7 @@ impl Life {
     pub(super) fn may_happen(&self, input: &Input) -> bool {
         match input {
             Input::Opened { .. } | Input::NotOpened { .. } | Input::OutputClosed { .. } => self.is_open,
-            Input::Started { rank, .. } | Input::NotStarted { rank, .. } => {
+            Input::Started { rank, .. } | Input::NotStarted { failed: NotStarted { rank, .. }, .. } => {
                 self.is_open && self.ranks[*rank] == Rank::Waiting
             }
             Input::Ended { rank, .. } => self.is_open && self.ranks[*rank] == Rank::Alive,
@@ -185,7 +188,8 @@ impl Life {
                     let key = key.clone();
                     begin += random.millis(0, 3);
                     if random.one_in(100) {
-                        output.later.push((begin, Input::NotStarted { key, rank, why: "no room".to_owned() }));
+                        let failed = NotStarted { rank, step: StartStep::Fork, errno: 11 };
+                        output.later.push((begin, Input::NotStarted { key, failed, why: "no room".to_owned() }));
                         continue;
                     }
                     output.later.push((begin, Input::Started { key: key.clone(), rank, pid: 100 + rank as u32 }));

@@ -18,7 +18,7 @@ impl World {
     /// What the client tells, in order, with nothing doubled and every place right.
     pub(super) fn see(&mut self, event: AllocEvent) {
         let (host, rank, state) = match event {
-            AllocEvent::Allocated { host, incarnation } => {
+            AllocEvent::Allocated { host, incarnation, .. } => {
                 self.incarnations[host] = incarnation;
                 return;
             }

@@ -393,7 +393,14 @@ impl World {
                 self.client_tick = None;
                 self.client(|client, now, output| client.tick(now, output));
             }
-            Event::Stop => self.client(|client, now, output| client.stop(now, output)),
+            Event::Stop => {
+                let kill = self.random.one_in(4).then_some(Duration::ZERO);
+                if self.random.one_in(2) {
+                    self.client(|client, now, output| client.stop(now, output));
+                } else {
+                    self.client(|client, now, output| client.stop_with(Some(2), kill, now, output));
+                }
+            }
             Event::Dial { host, connection } => self.dial(host, connection),
             Event::Post { host, connection, number, sent } => self.post(host, connection, number, sent),
             Event::Read { host, connection, after } => self.read(host, connection, after),
@@ -496,6 +503,7 @@ impl World {
         let message = match sent {
             Sent::HeartBeat => Asked::HeartBeat,
             Sent::Stop => Asked::Stop,
+            Sent::StopWith { signal, grace_ms } => Asked::StopWith { signal, grace_ms },
             Sent::Allocate => self.requests[host].clone(),
         };
         let reply = self.host(host, |life, now, random| life.asked(number, message, now, random));

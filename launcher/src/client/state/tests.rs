@@ -211,7 +211,7 @@ fn a_failure_of_one_host_is_told_with_its_name_and_ends_nothing() {
     let mut scene = Scene::of(spec(&[("host", 2), ("gpu", 1)]));
     (0..2).for_each(|host| scene.up(host, 1));
     scene.seen();
-    scene.update(1, ProcState::Failed { world_id: world(1), description: "test".to_owned() });
+    scene.update(1, ProcState::failed(world(1), "test"));
     assert_eq!(scene.seen(), ["w1: failed: host `n1` failed: test"]);
     assert!(!scene.client.is_over());
 }
@@ -277,7 +277,7 @@ fn a_host_that_tells_without_end_is_given_up_with_its_processes() {
     let mut scene = Scene::of(spec(&[("host", 1), ("gpu", 1)]));
     scene.up(0, 1);
     for _ in 0..MOST_TOLD {
-        scene.update(0, ProcState::Failed { world_id: world(0), description: "again".to_owned() });
+        scene.update(0, ProcState::failed(world(0), "again"));
     }
     let seen = scene.seen();
     assert!(seen.len() <= MOST_TOLD + 2, "{}", seen.len());

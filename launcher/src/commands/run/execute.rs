@@ -197,7 +197,8 @@ fn not_dispatched(error: DispatchError, message: String) -> CommandError {
         DispatchError::Port(PortError::None { .. })
         | DispatchError::TooFewFiles { .. }
         | DispatchError::System { .. } => exit_code::REFUSED,
-        DispatchError::Guard { .. } | DispatchError::GuardEnded { .. } => exit_code::UNREACHABLE,
+        DispatchError::Unusable { .. } => exit_code::USAGE,
+        DispatchError::Guard { .. } | DispatchError::NotAllocated { .. } => exit_code::UNREACHABLE,
     };
     let hint = match &error {
         DispatchError::Port(PortError::Busy { .. }) => Some("leave `--master-port` out, and a free one is taken"),

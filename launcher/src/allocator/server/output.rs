@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use tokio::sync::watch;
 use torchlift_schema::state::AllocKey;
 
+use crate::allocator::engine::Outlet;
 use crate::clock::Moment;
 use crate::event::{Event, Observer, Stream};
 use crate::output::files::{LogFiles, file_name};
@@ -16,7 +17,7 @@ const TAIL_BYTES: usize = 8 * 1024;
 const TAIL_LINES: usize = 100;
 
 /// Where a rank's stream lies.
-pub(crate) fn spool_file(spool: &Path, key: &AllocKey, rank: usize, stream: Stream) -> PathBuf {
+pub(super) fn spool_file(spool: &Path, key: &AllocKey, rank: usize, stream: Stream) -> PathBuf {
     spool.join(key.as_str()).join(rank.to_string()).join(file_name(stream))
 }
 
@@ -31,12 +32,19 @@ pub(super) struct Output {
 }
 
 impl Output {
-    pub(super) fn below(folder: &Path, ranks: usize, grown: watch::Sender<u64>) -> Self {
+    pub(super) fn below(folder: PathBuf, ranks: usize) -> Self {
         let files = LogFiles::below((0..ranks).map(|rank| folder.join(rank.to_string())).collect());
-        Self { files, tails: vec![VecDeque::new(); ranks], grown }
+        Self { files, tails: vec![VecDeque::new(); ranks], grown: watch::Sender::new(0) }
     }
 
-    pub(super) fn tail(&mut self, rank: usize) -> String {
+    /// Tells of new output; closed when nothing more comes.
+    pub(super) fn watch(&self) -> watch::Receiver<u64> {
+        self.grown.subscribe()
+    }
+}
+
+impl Outlet for Output {
+    fn tail(&mut self, rank: usize) -> String {
         let Some(tail) = self.tails.get_mut(rank) else { return String::new() };
         let text = String::from_utf8_lossy(tail.make_contiguous()).into_owned();
         let lines: Vec<&str> = text.lines().collect();

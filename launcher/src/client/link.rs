@@ -149,6 +149,10 @@ pub(crate) struct Link {
     incarnation: Option<String>,
     /// Whether this connection's first heartbeat was answered.
     is_greeted: bool,
+    /// Whether anything came over this connection after that.
+    is_of_use: bool,
+    /// Connections in a row that closed without having been of use.
+    flaps: u32,
     /// When the heartbeat that is under way has to be answered.
     beat_by: Option<Moment>,
     next_beat: Moment,
@@ -182,6 +186,8 @@ impl Link {
             is_stop_asked: false,
             incarnation,
             is_greeted: false,
+            is_of_use: false,
+            flaps: 0,
             beat_by: None,
             next_beat: zero,
             read: 0,
@@ -290,21 +296,35 @@ impl Link {
                 }
             }
             // At once: whoever refuses now is gone now.
-            (Phase::Up, Input::Closed { .. }) if self.is_greeted => self.dial(actions),
+            (Phase::Up, Input::Closed { .. }) if self.is_greeted && (self.is_of_use || self.flaps == 0) => {
+                self.flaps = u32::from(!self.is_of_use);
+                self.dial(actions);
+            }
+            // It takes connections and does nothing over them.
+            (Phase::Up, Input::Closed { why }) if self.is_greeted => {
+                self.trouble = Some(why);
+                self.tries = self.flaps;
+                self.flaps = self.flaps.saturating_add(1);
+                self.rest(now);
+            }
             // Whoever closes without a word would be dialled all the time.
             (Phase::Up, Input::Closed { why }) => {
                 self.trouble = Some(why);
                 self.rest(now);
             }
             (Phase::Up, Input::Answered { number, reply }) => {
-                (self.last_heard, self.tries, self.trouble) = (now, 0, None);
+                self.is_of_use |= self.is_greeted;
+                // A greeting after a connection of no use shows nothing yet.
+                if self.flaps == 0 || self.is_of_use {
+                    (self.last_heard, self.tries, self.trouble) = (now, 0, None);
+                }
                 match number {
                     None => self.greeted(reply, now, actions, news),
                     Some(number) => self.answered(number, reply, now, actions, news),
                 }
             }
             (Phase::Up, Input::Line(line)) => {
-                self.last_heard = now;
+                (self.last_heard, self.is_of_use) = (now, true);
                 self.line(line, actions, news);
             }
             (Phase::Up, Input::RecordEnded { why: None }) => self.read_again = Some(now.plus(FIRST_PAUSE)),
@@ -435,7 +455,7 @@ impl Link {
 
     /// What was under way over a connection is not waited for: over the next one it is sent again, with its number.
     fn forget_connection(&mut self) {
-        self.is_greeted = false;
+        (self.is_greeted, self.is_of_use) = (false, false);
         (self.post_by, self.beat_by, self.read_again) = (None, None, None);
     }
 

@@ -58,6 +58,8 @@ pub const GPU_PTX_ONLY: &str = "gpu-ptx-only";
 pub const GFX_OVERRIDE: &str = "gfx-override";
 /// Another run has a card that this one is to use.
 pub const CARD_CLAIMED: &str = "card-claimed";
+/// A process that no run claimed it for uses a card that this one is to use: a warning.
+pub const CARD_IN_USE: &str = "card-in-use";
 /// A card cannot be claimed, so that another run may use it too: a warning.
 pub const CLAIM_UNUSABLE: &str = "claim-unusable";
 /// The driver is older than the code needs.
@@ -105,6 +107,7 @@ pub const TABLE: &[(&str, &str)] = &[
     (GPU_PTX_ONLY, "a card runs code that the driver compiles first"),
     (GFX_OVERRIDE, "`HSA_OVERRIDE_GFX_VERSION` has a value that ROCm does not take"),
     (CARD_CLAIMED, "another run has a card that this one is to use"),
+    (CARD_IN_USE, "a process uses a card that this run is to use"),
     (CLAIM_UNUSABLE, "a card cannot be claimed for one run"),
     (DRIVER_TOO_OLD, "the driver is older than the code needs"),
     (DRIVER_BY_COMPAT, "the driver serves the code by a compatibility package alone"),

@@ -13,6 +13,7 @@ pub(crate) mod handle;
 pub(crate) mod limit;
 pub mod marked;
 pub(crate) mod message;
+pub(crate) mod owner;
 #[cfg(feature = "net")]
 pub(crate) mod readiness;
 pub mod signal;

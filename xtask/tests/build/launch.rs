@@ -9,6 +9,7 @@ use nix::unistd::Pid;
 use torchlift_schema::exit_code;
 
 use crate::full_pipe::{FullPipe, wait_for_file_in_a_folder_of};
+use crate::stand_in;
 use crate::support::{Project, Ran};
 
 fn dump(folder: &Path, rank: u32, what: &str) -> Vec<String> {
@@ -172,6 +173,28 @@ fn a_signal_to_a_launch_before_any_rank_ran_is_208() {
     assert_eq!(child.wait().unwrap().code(), Some(exit_code::INTERRUPTED.into()), "{told}");
     assert!(told.contains("SIGINT"), "{told}");
     assert_eq!(fs_err::read_dir(&dumps).unwrap().count(), 0, "no rank ran");
+}
+
+#[test]
+fn a_process_that_no_run_started_is_named_on_a_card_of_the_run_and_keeps_it_from_nothing() {
+    let project = Project::linked();
+    let text = fs_err::read_to_string(project.root.join("cluster.toml")).unwrap();
+    project.write("cluster.toml", &text.replace("slots = 1", "slots = 1\ndevices = [\"GPU-aaaa1111\"]"));
+    project.run(&["build"]).ok();
+    let own = std::process::id();
+    let driver = project.beside("driver ü");
+    let library = driver.join("libnvidia-ml.so.1");
+    stand_in::library::<&str>("nvml.c", &library, &[]);
+    let card = |uuid| format!("card NVIDIA H100|{uuid}|00000000:1B:00.0|9|0|85899345920|0\n");
+    let users = format!("{}user {own}|21474836480\nuser 4000000000|-\n", card("GPU-aaaa1111-2222"));
+    fs_err::write(driver.join("nvml.txt"), format!("{users}{}user 1|1\n", card("GPU-bbbb"))).unwrap();
+    let launched = project.run_with(&["launch", "--no-build"], &[("LD_LIBRARY_PATH", driver.to_str().unwrap())]).ok();
+    launched.says("warning[card-in-use]").says(&format!("is in use by process {own} (`")).says("), 20 GiB");
+    launched.says("card `GPU-aaaa1111-2222` is in use by process 4000000000\n");
+    assert!(!launched.stderr.contains("GPU-bbbb"), "{}", launched.stderr);
+    fs_err::write(driver.join("nvml.txt"), "crash\n").unwrap();
+    let launched = project.run_with(&["launch", "--no-build"], &[("LD_LIBRARY_PATH", driver.to_str().unwrap())]).ok();
+    assert!(!launched.stderr.contains("card-in-use"), "{}", launched.stderr);
 }
 
 #[test]

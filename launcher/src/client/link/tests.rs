@@ -231,3 +231,23 @@ fn a_plain_stop_is_sent_once_and_one_in_so_many_words_as_often_as_it_is_said() {
         .collect();
     assert_eq!(sent, [Sent::Stop, kill, kill]);
 }
+
+#[test]
+fn an_allocator_that_greets_and_closes_again_and_again_is_not_dialled_all_the_time_and_is_lost_in_the_end() {
+    let mut scene = Scene::new(true);
+    let (mut now, mut dials) = (0, 0);
+    while !scene.link.is_over() {
+        let connection = 1 + dials;
+        scene.on(connection, Input::Connected, now);
+        scene.alive(connection, now);
+        scene.on(connection, Input::Closed { why: "closed".to_owned() }, now);
+        dials += 1;
+        if let Some(deadline) = scene.link.deadline().filter(|_| dials > 1) {
+            now = deadline.since(at(0)).as_millis() as u64 + 1;
+            scene.on(0, Input::Tick, now);
+        }
+    }
+    assert!(dials < 25, "{dials} connections");
+    let why = "nothing was heard of it for 15s: closed".to_owned();
+    assert_eq!((scene.news, now / 1000), (vec![News::Gone { why }], 15));
+}

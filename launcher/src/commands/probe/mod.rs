@@ -18,6 +18,7 @@ use crate::preflight::host::saved::{self, Saved, SavedError};
 use crate::report::{console, failure, host};
 
 pub use asker::enter;
+pub(crate) use machine::card_users;
 pub use machine::of_this_machine;
 
 /// The cluster file, beside which facts are kept.

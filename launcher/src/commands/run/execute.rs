@@ -2,7 +2,6 @@
 //!
 //! Nothing is made on disk before every check has passed, and no rank runs before everything is written down.
 
-use std::cell::LazyCell;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
@@ -12,9 +11,8 @@ use torchlift_schema::{Finding, exit_code};
 
 use super::flags::{Format, RunOptions};
 use super::watchers::Watchers;
-use super::{preflight, settle};
+use super::{cards, preflight, settle};
 use crate::allocator::port::PortError;
-use crate::claim::{self, Claims, Wanted};
 use crate::clock::{self, Moment};
 use crate::commands::lookup;
 use crate::dispatcher::{self, DispatchError};
@@ -24,7 +22,6 @@ use crate::event::Outcome;
 use crate::output::terminal;
 use crate::plan::{self, LaunchPlan, Planned, RunRequest};
 use crate::preflight::code;
-use crate::preflight::host::Roots;
 use crate::process::{limit, signal};
 use crate::report::verdict::Verdict;
 use crate::report::{console, dry_run, failure, json, shown, words};
@@ -61,23 +58,10 @@ pub fn execute(request: RunRequest, options: RunOptions) -> Result<u8, CommandEr
         return Err(CommandError::findings(code, "the run was not started", findings));
     }
     tell(&findings);
-    let _claims = claim(&request, &planned)?;
+    let (_claims, doubts) = cards::claim(&request, &planned)?;
+    tell(&doubts);
     make_folder(&mut request, &mut planned)?;
     run(&planned, options)
-}
-
-/// Keeps other runs off the cards of this one, as long as the answer lives.
-fn claim(request: &RunRequest, planned: &Planned) -> Result<Claims, CommandError> {
-    let cards = LazyCell::new((|| claim::cards_here(&Roots::default())) as fn() -> Vec<String>);
-    let hosts = request.hosts.iter().zip(&planned.plan.hosts);
-    let wanted: Vec<Wanted> = hosts.map(|(host, plan)| Wanted::of(host, plan, &cards)).collect();
-    let folder = claim::folder(&request.base_env)
-        .map_err(|error| CommandError::new(exit_code::USAGE, error.to_string()).hint(error.hint()))?;
-    let holder = claim::Holder::of(&request.run_id);
-    let (claims, doubts) = claim::take(&folder, &wanted, &holder)
-        .map_err(|findings| CommandError::findings(exit_code::REFUSED, "the run was not started", findings))?;
-    tell(&doubts);
-    Ok(claims)
 }
 
 /// What a run would meet.

@@ -4,6 +4,7 @@
 //! what `cargo xtask launch` calls, so that both paths are one.
 
 mod arguments;
+mod cards;
 mod envelopes;
 mod execute;
 mod flags;

@@ -21,6 +21,7 @@ mod tegra;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use torchlift_schema::Finding;
 use torchlift_schema::host::{AmdDriver, Gpu, NvidiaDriver};
 
@@ -46,6 +47,9 @@ pub struct Sources<'a> {
 
 /// The argument that makes a program of ours open NVIDIA's library, whose file is the next one, and say what it answers.
 pub(crate) const ASK_NVML: &str = "--internal-ask-nvml";
+
+/// The same for who uses the cards.
+pub(crate) const ASK_NVML_USERS: &str = "--internal-ask-nvml-users";
 
 /// Whether NVIDIA's library is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +94,29 @@ pub struct Cards {
     pub problems: Vec<Finding>,
 }
 
+/// A process that uses a card.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CardUser {
+    /// The card's UUID, or that of a part of it.
+    pub card: String,
+    /// The process's id, in the machine's own numbers: in a container they may be others.
+    pub pid: u32,
+    /// What it holds of the card's memory, in bytes.
+    pub memory: Option<u64>,
+}
+
+/// Who uses the NVIDIA cards of this host at this moment; nobody where their library does not say so. AMD's are not asked.
+pub fn users(question: &Question<'_>) -> Vec<CardUser> {
+    let Sources { asker, patience, nvml, .. } = question.sources;
+    let file = match nvml {
+        Nvml::Search => nvml::file(question),
+        Nvml::File(file) => Some((*file).to_owned()),
+        Nvml::Never => None,
+    };
+    // What is wrong with a driver is told by whoever asks for the cards.
+    file.and_then(|file| nvml::read_users(asker, &file, *patience).ok()).unwrap_or_default()
+}
+
 /// Reads the cards of a host.
 pub fn read(question: &Question<'_>) -> Cards {
     let mut problems = Problems::default();
@@ -104,6 +131,11 @@ pub fn read(question: &Question<'_>) -> Cards {
 /// Opens NVIDIA's library in this process, which that may end, and gives its answer in the form that [`read`] takes.
 pub(crate) fn ask_nvml(file: &Path) -> String {
     nvml::ask(file)
+}
+
+/// The same for [`users`].
+pub(crate) fn ask_nvml_users(file: &Path) -> String {
+    nvml::ask_users(file)
 }
 
 /// The version of an NVIDIA driver, such as `550.54.14`; none for any other text.

@@ -7,14 +7,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
+use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError as Code;
+use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 use nvml_wrapper::{Device, Nvml, cuda_driver_version_major, cuda_driver_version_minor};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use torchlift_schema::gpu::{Capability, ToolkitVersion};
 use torchlift_schema::host::{Gpu, Mig, MigDevice, Vendor};
 
 use super::program::{self, ProgramError, Said};
-use super::{ASK_NVML, Question, driver_version, pci_address};
+use super::{ASK_NVML, ASK_NVML_USERS, CardUser, Question, driver_version, pci_address};
 use crate::preflight::loader;
 
 /// The name by which programs load it.
@@ -92,13 +95,22 @@ pub(super) fn file(question: &Question<'_>) -> Option<PathBuf> {
 
 /// Asks the library in `file`, through `asker`.
 pub(super) fn read(asker: &Path, file: &Path, patience: Duration) -> Result<Answer, NvmlError> {
+    said(asker, ASK_NVML, file, patience)
+}
+
+/// Asks it who uses which card.
+pub(super) fn read_users(asker: &Path, file: &Path, patience: Duration) -> Result<Vec<CardUser>, NvmlError> {
+    said(asker, ASK_NVML_USERS, file, patience)
+}
+
+fn said<T: DeserializeOwned>(asker: &Path, what: &str, file: &Path, patience: Duration) -> Result<T, NvmlError> {
     let mut command = Command::new(asker);
-    command.arg(ASK_NVML).arg(file);
+    command.arg(what).arg(file);
     let Said { status, output } = program::ask(command, patience).map_err(|source| match source {
         ProgramError::Slow { patience } => NvmlError::Slow { patience },
         source => NvmlError::NotAsked { source },
     })?;
-    match serde_json::from_slice::<Result<Answer, Refusal>>(&output) {
+    match serde_json::from_slice::<Result<T, Refusal>>(&output) {
         // One that crashes at its end has answered all the same.
         Ok(reply) => reply.map_err(NvmlError::Refused),
         Err(_) => Err(NvmlError::Ended { status }),
@@ -109,6 +121,41 @@ pub(super) fn read(asker: &Path, file: &Path, patience: Duration) -> Result<Answ
 pub(super) fn ask(file: &Path) -> String {
     let reply = answer(file);
     serde_json::to_string(&reply).unwrap_or_default()
+}
+
+/// The same for [`read_users`].
+pub(super) fn ask_users(file: &Path) -> String {
+    serde_json::to_string(&users(file)).unwrap_or_default()
+}
+
+fn users(file: &Path) -> Result<Vec<CardUser>, Refusal> {
+    let nvml = Nvml::builder().lib_path(file.as_os_str()).init()?;
+    let cards = (0..nvml.device_count()?).filter_map(|index| nvml.device_by_index(index).ok());
+    let mut users = Vec::new();
+    for card in cards {
+        // Of a divided card each part has its own.
+        let places = 0..card.mig_device_count().unwrap_or_default();
+        for part in places.filter_map(|place| card.mig_device_by_index(place).ok()) {
+            users.extend(users_of(&part));
+        }
+        users.extend(users_of(&card));
+    }
+    Ok(users)
+}
+
+/// The processes that have a context on a card, or a part of one; none where it does not say so.
+fn users_of(device: &Device<'_>) -> Vec<CardUser> {
+    let Ok(card) = device.uuid() else { return Vec::new() };
+    let processes = device.running_compute_processes().unwrap_or_default().into_iter();
+    let user = |process: ProcessInfo| CardUser {
+        card: card.clone(),
+        pid: process.pid,
+        memory: match process.used_gpu_memory {
+            UsedGpuMemory::Used(bytes) => Some(bytes),
+            UsedGpuMemory::Unavailable => None,
+        },
+    };
+    processes.map(user).collect()
 }
 
 fn answer(file: &Path) -> Result<Answer, Refusal> {

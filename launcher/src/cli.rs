@@ -21,6 +21,10 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Run(commands::run::RunArgs),
+    Status(commands::status::StatusArgs),
+    Logs(commands::logs::LogsArgs),
+    Attach(commands::attach::AttachArgs),
+    Stop(commands::stop::StopArgs),
     Probe(commands::probe::ProbeArgs),
     #[cfg(feature = "net")]
     Keys(commands::keys::KeysArgs),
@@ -46,6 +50,10 @@ fn run(args: Vec<OsString>) -> Result<u8, CommandError> {
     let context = Context::from_process()?;
     match cli.verb {
         Verb::Run(args) => commands::run::run(&args, context),
+        Verb::Status(args) => commands::status::run(&args, &context),
+        Verb::Logs(args) => commands::logs::run(&args, &context),
+        Verb::Attach(args) => commands::attach::run(&args, &context),
+        Verb::Stop(args) => commands::stop::run(&args, &context),
         Verb::Probe(args) => commands::probe::run(&args, &context),
         #[cfg(feature = "net")]
         Verb::Keys(args) => commands::keys::run(&args, &context),

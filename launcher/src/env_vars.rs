@@ -24,6 +24,8 @@ pub const TORCHLIFT_HOST: &str = "TORCHLIFT_HOST";
 pub const TORCHLIFT_ATTEMPT: &str = "TORCHLIFT_ATTEMPT";
 /// Tells a program that it is a guard, and on which descriptor its socket is. Never given to a rank.
 pub const TORCHLIFT_INTERNAL_GUARD: &str = "TORCHLIFT_INTERNAL_GUARD";
+/// Tells a launcher that it is the one that goes on by itself. Never given to a rank.
+pub const TORCHLIFT_INTERNAL_DETACHED: &str = "TORCHLIFT_INTERNAL_DETACHED";
 /// What begins with this is between our own processes. Never given to a rank.
 pub const TORCHLIFT_INTERNAL_PREFIX: &str = "TORCHLIFT_INTERNAL";
 /// Tells what a build starts which lock file it holds, so that a build inside of it does not wait for its own parent.

@@ -36,6 +36,7 @@ pub mod env_vars;
 pub mod error;
 pub mod event;
 pub mod keys;
+pub(crate) mod live;
 pub(crate) mod lock;
 pub(crate) mod output;
 pub mod plan;

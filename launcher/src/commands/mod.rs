@@ -2,13 +2,18 @@
 //!
 //! Only here the process's environment and working directory are read, into a `Context`.
 
+pub(crate) mod attach;
 #[cfg(feature = "net")]
 pub mod keys;
+pub(crate) mod logs;
 mod lookup;
 pub mod probe;
 pub mod run;
+mod runs;
 #[cfg(feature = "net")]
 pub(crate) mod serve;
+pub(crate) mod status;
+pub(crate) mod stop;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -69,11 +69,21 @@ impl Console {
         err: Option<(Box<dyn Write>, bool)>,
     ) -> Self {
         let ranks = plan.hosts.iter().flat_map(|host| {
-            host.ranks.iter().map(|rank| RankLines {
-                label: Label { host: visible(&host.name).into_owned(), rank: rank.rank },
-                folder: plan.rank_dir(rank.rank, attempt),
-                framers: Default::default(),
-            })
+            host.ranks.iter().map(|rank| (host.name.as_str(), rank.rank, plan.rank_dir(rank.rank, attempt)))
+        });
+        Self::of(ranks, out, err)
+    }
+
+    /// A console for ranks in their order: each one's host, itself, and the folder of its files.
+    pub(crate) fn of<'a>(
+        ranks: impl Iterator<Item = (&'a str, Rank, PathBuf)>,
+        out: (Box<dyn Write>, bool),
+        err: Option<(Box<dyn Write>, bool)>,
+    ) -> Self {
+        let ranks = ranks.map(|(host, rank, folder)| RankLines {
+            label: Label { host: visible(host).into_owned(), rank },
+            folder,
+            framers: Default::default(),
         });
         let sink = |(writer, is_coloured)| Sink { writer, is_coloured, is_closed: false, buffer: Vec::new() };
         Self { ranks: ranks.collect(), out: sink(out), err: err.map(sink) }

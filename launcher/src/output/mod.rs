@@ -5,6 +5,7 @@
 
 pub(crate) mod console;
 pub(crate) mod files;
+pub(crate) mod follow;
 pub(crate) mod framing;
 pub(crate) mod terminal;
 #[cfg(test)]
@@ -12,4 +13,5 @@ mod tests;
 
 pub(crate) use console::Console;
 pub(crate) use files::LogFiles;
+pub(crate) use follow::Follow;
 pub(crate) use terminal::Terminal;

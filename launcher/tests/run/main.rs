@@ -15,6 +15,7 @@ mod elsewhere;
 mod envelope;
 mod exit_code;
 mod hostile;
+mod live;
 mod network;
 mod output;
 mod preflight;

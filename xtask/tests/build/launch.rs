@@ -176,6 +176,24 @@ fn a_signal_to_a_launch_before_any_rank_ran_is_208() {
 }
 
 #[test]
+fn a_detached_launch_builds_first_and_lets_the_ranks_go_on() {
+    let project = Project::linked();
+    let runtime = project.beside("rt");
+    fs_err::set_permissions(&runtime, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let env = [("XDG_RUNTIME_DIR", runtime.to_str().unwrap())];
+    let dumps = project.beside("dumps");
+    let launched = project.run_with(&["launch", "--detach", "--", "--dump", dumps.to_str().unwrap()], &env).ok();
+    launched.says("is ready for 2 hosts").says("goes on by itself");
+    let runs = project.root.join(".torchlift/runs");
+    wait_for_file_in_a_folder_of(&runs, "report.json");
+    let report = runs.join(launched.stdout.trim()).join("report.json");
+    let report: serde_json::Value = serde_json::from_slice(&fs_err::read(report).unwrap()).unwrap();
+    assert_eq!(report["outcome"]["kind"], "success");
+    let env = dump(&dumps, 0, "env");
+    assert!(env.iter().all(|entry| !entry.starts_with("TORCHLIFT_INTERNAL")), "{env:?}");
+}
+
+#[test]
 fn a_process_that_no_run_started_is_named_on_a_card_of_the_run_and_keeps_it_from_nothing() {
     let project = Project::linked();
     let text = fs_err::read_to_string(project.root.join("cluster.toml")).unwrap();

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use torchlift_schema::{Finding, exit_code};
 
+use super::detach::{self, Leaving, Terminal};
 use super::flags::{Format, RunOptions};
 use super::watchers::Watchers;
 use super::{cards, preflight, settle};
@@ -19,6 +20,8 @@ use crate::dispatcher::{self, DispatchError};
 use crate::env_vars;
 use crate::error::CommandError;
 use crate::event::Outcome;
+use crate::live::Live;
+use crate::live::message::Over;
 use crate::output::terminal;
 use crate::plan::{self, LaunchPlan, Planned, RunRequest};
 use crate::preflight::code;
@@ -40,6 +43,8 @@ const START: Moment = Moment::after_zero(Duration::ZERO);
 /// Whatever keeps the run from starting; then no rank has run.
 pub fn execute(request: RunRequest, options: RunOptions) -> Result<u8, CommandError> {
     let mut request = request;
+    let terminal = Terminal::take(&request.base_env)
+        .map_err(|error| CommandError::new(exit_code::REFUSED, "the run cannot go on by itself").because(error))?;
     let mut planned = build(&request)?;
     if options.is_dry_run {
         tell(&planned.warnings);
@@ -61,7 +66,7 @@ pub fn execute(request: RunRequest, options: RunOptions) -> Result<u8, CommandEr
     let (_claims, doubts) = cards::claim(&request, &planned)?;
     tell(&doubts);
     make_folder(&mut request, &mut planned)?;
-    run(&planned, options)
+    run(&planned, options, terminal)
 }
 
 /// What a run would meet.
@@ -137,21 +142,24 @@ fn unwritable(error: io::Error) -> CommandError {
         .hint("choose another folder with `--runs DIR`, or make room")
 }
 
-fn run(planned: &Planned, options: RunOptions) -> Result<u8, CommandError> {
+fn run(planned: &Planned, options: RunOptions, terminal: Option<Terminal>) -> Result<u8, CommandError> {
     let plan = &planned.plan;
+    let wall = clock::wall();
     // The guards come up while the files are made.
     let prepared = dispatcher::prepare(plan).map_err(|error| {
         remove(&plan.run_dir);
         not_dispatched(error, "the run was not started".to_owned())
     })?;
-    let mut watchers = Watchers::create(planned, options, START, clock::wall()).map_err(|error| {
+    let mut watchers = Watchers::create(planned, options, START, wall).map_err(|error| {
         remove(&plan.run_dir);
         unwritable(error)
     })?;
+    watchers.live = live(planned, wall, terminal.as_ref()).inspect_err(|_| remove(&plan.run_dir))?;
     if !options.is_quiet {
         console::print(&console::start(plan));
     }
-    let outcome = prepared.run(&mut watchers).map_err(|error| {
+    let mut leaving = Leaving { watchers: &mut watchers, plan, terminal };
+    let outcome = prepared.run(&mut leaving).map_err(|error| {
         let message = if watchers.record.has_started() {
             format!("the run in `{}` was given up, and nothing of it runs any more", plan.run_dir.display())
         } else {
@@ -160,10 +168,33 @@ fn run(planned: &Planned, options: RunOptions) -> Result<u8, CommandError> {
         };
         not_dispatched(error, message)
     })?;
-    finish(plan, &watchers, outcome, options);
+    finish(plan, &mut watchers, outcome, options);
     match Verdict::of(outcome) {
         Verdict::Code(code) => Ok(code),
         Verdict::DieBy(number) => signal::die_by(number),
+    }
+}
+
+/// Lets the run be asked how it goes. One that goes on by itself is not begun without that.
+fn live(planned: &Planned, wall: Duration, terminal: Option<&Terminal>) -> Result<Option<Live>, CommandError> {
+    detach::check(terminal)?;
+    match Live::open(&planned.plan, &planned.base_env, wall) {
+        Ok(live) => {
+            if terminal.is_some() {
+                detach::make_console(&planned.plan.run_dir).map_err(unwritable)?;
+            }
+            Ok(Some(live))
+        }
+        Err(error) if terminal.is_some() => Err(CommandError::new(
+            exit_code::REFUSED,
+            "the run could not be asked how it goes once it goes on by itself",
+        )
+        .because(error)
+        .hint("set XDG_RUNTIME_DIR to a folder of your own with mode 0700")),
+        Err(error) => {
+            console::print(&console::warning(&format!("`torchlift status` will not find this run: {error}")));
+            Ok(None)
+        }
     }
 }
 
@@ -200,7 +231,7 @@ fn not_dispatched(error: DispatchError, message: String) -> CommandError {
 }
 
 /// Writes the report and says how it went.
-fn finish(plan: &LaunchPlan, watchers: &Watchers, outcome: Outcome, options: RunOptions) {
+fn finish(plan: &LaunchPlan, watchers: &mut Watchers, outcome: Outcome, options: RunOptions) {
     let lost = watchers.files.lost();
     let report = watchers.record.report(outcome, lost);
     let written = json::write_report(&plan.run_dir, &report);
@@ -213,10 +244,12 @@ fn finish(plan: &LaunchPlan, watchers: &Watchers, outcome: Outcome, options: Run
         text.push_str(&console::warning(&format!("the report cannot be written: {error}")));
     }
     text.push_str(&console::failure(outcome, &watchers.record).unwrap_or_default());
-    if !options.is_quiet {
-        text.push_str(&console::end(outcome, &watchers.record, &plan.run_id));
+    let end = console::end(outcome, &watchers.record, &plan.run_id);
+    let words = format!("{text}{end}");
+    console::print(if options.is_quiet { &text } else { &words });
+    if let Some(live) = watchers.live.take() {
+        live.finish(Over { exit_code: report.exit_code, words });
     }
-    console::print(&text);
     if options.format == Format::Json
         && let Err(error) = terminal::print_data(json::text(&report).as_bytes())
     {

@@ -38,6 +38,9 @@ pub struct RunFlags {
     /// Folder that gets a folder for each run
     #[arg(long, value_name = "DIR", default_value = RUNS_DIR, help_heading = "Run")]
     pub runs: PathBuf,
+    /// Return once the ranks run, and let them go on by themselves: `torchlift status`, `logs`, `attach`, `stop`
+    #[arg(long, conflicts_with = "dry_run", help_heading = "Run")]
+    pub detach: bool,
     /// Print each rank's command, folder and environment, and start nothing
     #[arg(long, help_heading = "Output")]
     pub dry_run: bool,

@@ -5,6 +5,7 @@
 
 mod arguments;
 mod cards;
+pub mod detach;
 mod envelopes;
 mod execute;
 mod flags;
@@ -25,6 +26,9 @@ use crate::error::CommandError;
 /// # Errors
 /// Whatever keeps a run from starting. A run that started and failed gives its exit code.
 pub(crate) fn run(args: &RunArgs, context: Context) -> Result<u8, CommandError> {
+    if args.flags.detach && !detach::is_detached(&context.env) {
+        return detach::leave(args.flags.options());
+    }
     let request = arguments::request(args, context)?;
     execute(request, args.flags.options())
 }

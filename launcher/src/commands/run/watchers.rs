@@ -5,10 +5,12 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::time::Duration;
 
+use super::detach::is_detached;
 use super::flags::{Format, RunOptions};
 use crate::clock::Moment;
 use crate::env_vars;
 use crate::event::{Event, Observer};
+use crate::live::Live;
 use crate::output::{Console, LogFiles, Terminal};
 use crate::plan::Planned;
 use crate::report::json::EventLog;
@@ -22,6 +24,8 @@ pub(super) struct Watchers<'a> {
     events: EventLog,
     /// None when ranks' lines are not shown.
     lines: Option<Console>,
+    /// None where nobody can ask how it goes.
+    pub(super) live: Option<Live>,
     is_quiet: bool,
 }
 
@@ -35,7 +39,9 @@ impl<'a> Watchers<'a> {
         let text = crate::report::json::text(&shown::plan(planned));
         crate::report::json::write_whole(&plan.run_dir, shown::PLAN, &text)?;
         let sink = |terminal: Terminal| -> (Box<dyn Write>, bool) {
-            let is_coloured = terminal.is_terminal() && wants_colour(&planned.base_env);
+            // What is begun on a terminal and goes on in a file has none.
+            let may_be = terminal.is_terminal() && !is_detached(&planned.base_env);
+            let is_coloured = may_be && wants_colour(&planned.base_env);
             (Box::new(terminal), is_coloured)
         };
         let lines = match options.format {
@@ -48,6 +54,7 @@ impl<'a> Watchers<'a> {
             files: LogFiles::create(plan, 0)?,
             events: EventLog::create(plan, start, wall)?,
             lines,
+            live: None,
             is_quiet: options.is_quiet,
         })
     }
@@ -67,6 +74,9 @@ impl Observer for Watchers<'_> {
             lines.observe(now, event);
         }
         self.events.observe(now, event, &self.record);
+        if let Some(live) = &mut self.live {
+            live.observe(now, event);
+        }
         if let Some(error) = self.files.take_trouble() {
             console::print(&console::warning(&format!("a rank's output cannot be written, ranks go on: {error}")));
         }

@@ -9,7 +9,7 @@ pub(crate) mod request;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use torchlift::commands::run::{Format, RunFlags, execute};
+use torchlift::commands::run::{Format, RunFlags, detach, execute};
 use torchlift_schema::Envelope;
 
 use super::Context;
@@ -39,7 +39,12 @@ pub struct LaunchArgs {
 /// Runs it; gives the run's exit code.
 pub fn run(args: &LaunchArgs, context: &Context) -> Result<u8, CommandError> {
     let facts = Facts::gather(&args.build.choice(), context, true)?;
-    let envelopes = envelopes(args, &facts)?;
+    let is_detached = detach::is_detached(&context.env);
+    // Whatever is to be built is built by the one that waits, whom Ctrl-C reaches.
+    let envelopes = if is_detached { old::read(&facts)?.0 } else { envelopes(args, &facts)? };
+    if args.run.detach && !is_detached {
+        return detach::leave(args.run.options());
+    }
     let request = request::request(args, &facts, envelopes, context)?;
     execute(request, args.run.options())
 }

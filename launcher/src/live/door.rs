@@ -1,0 +1,266 @@
+//! The thread that answers for a run, beside the one that carries it out.
+//!
+//! Owns the socket's file, and how many may ask at once. Whoever asks is of the same user, and may be slow, silent or out of its
+//! mind: no answer is waited for longer than [`PATIENCE`], and the run itself never waits.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{getsockopt, sockopt};
+use nix::unistd::{Pid, geteuid};
+
+use super::message::{Answer, MOST, Over, Request, Status};
+use super::{place, snapshot};
+use crate::clock::{Clock, Moment};
+use crate::event::{Event, Observer};
+use crate::plan::LaunchPlan;
+
+/// How long a request may take to come, and an answer to be taken.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Who may ask or watch at once; more wait until there is room.
+const MOST_AT_ONCE: usize = 64;
+/// Signals that end everything at once: a first one asks, a second one kills.
+const KILL: u32 = 2;
+
+/// What both threads know.
+#[derive(Debug)]
+struct Shared {
+    status: Mutex<Status>,
+    over: Mutex<Option<Over>>,
+    /// Signals that were sent to this process for those who asked: two who ask for a stop do not make it a kill.
+    signals: AtomicU32,
+}
+
+/// A run that can be asked. Dropping it takes the socket away.
+#[derive(Debug)]
+pub(crate) struct Live {
+    shared: Arc<Shared>,
+    socket: PathBuf,
+    /// Closed to wake the thread for the last time.
+    wake: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Live {
+    /// Makes the run's socket and answers on it from now on. `wall` is the wall clock at its start.
+    ///
+    /// # Errors
+    /// When there is no place for a socket, or no thread to be had.
+    pub(crate) fn open(plan: &LaunchPlan, env: &BTreeMap<OsString, OsString>, wall: Duration) -> io::Result<Self> {
+        let (listener, socket) = listen(env, &plan.run_id)?;
+        let status = Mutex::new(snapshot::of(plan, wall));
+        let shared = Arc::new(Shared { status, over: Mutex::default(), signals: AtomicU32::new(0) });
+        let (wake, woken) = UnixStream::pair()?;
+        let door = Door {
+            listener,
+            woken,
+            shared: Arc::clone(&shared),
+            clock: Clock::start(),
+            asking: Vec::new(),
+            watching: Vec::new(),
+        };
+        let thread = std::thread::Builder::new().name("torchlift-live".to_owned()).spawn(move || door.serve());
+        let mut live = Self { shared, socket, wake: Some(wake), thread: None };
+        live.thread = Some(thread?);
+        Ok(live)
+    }
+
+    /// The run is over, and nothing of it is alive: whoever watches is told.
+    pub(crate) fn finish(self, over: Over) {
+        *self.shared.over.lock().unwrap_or_else(PoisonError::into_inner) = Some(over);
+    }
+}
+
+impl Observer for Live {
+    fn observe(&mut self, _: Moment, event: &Event<'_>) {
+        if let Event::Output { .. } | Event::OutputClosed { .. } = event {
+            return;
+        }
+        snapshot::note(&mut self.shared.status.lock().unwrap_or_else(PoisonError::into_inner), event);
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        // First, so that nobody comes any more.
+        let _ = fs_err::remove_file(&self.socket);
+        drop(self.wake.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn listen(env: &BTreeMap<OsString, OsString>, run_id: &str) -> io::Result<(UnixListener, PathBuf)> {
+    let folder = place::folder(env);
+    place::make(&folder)?;
+    let socket = place::socket(&folder, run_id);
+    let listener = UnixListener::bind(&socket)?;
+    listener.set_nonblocking(true)?;
+    Ok((listener, socket))
+}
+
+/// One whose request has not come whole.
+struct Asking {
+    stream: UnixStream,
+    bytes: Vec<u8>,
+    until: Moment,
+}
+
+struct Door {
+    listener: UnixListener,
+    woken: UnixStream,
+    shared: Arc<Shared>,
+    clock: Clock,
+    asking: Vec<Asking>,
+    watching: Vec<UnixStream>,
+}
+
+impl Door {
+    fn serve(mut self) {
+        while let Ok(ready) = self.wait() {
+            let [is_woken, is_asked] = ready.own;
+            if is_woken {
+                break;
+            }
+            if is_asked {
+                self.accept();
+            }
+            self.hear(&ready.asking);
+            // One who watches has nothing to say: what is readable there is the end.
+            let mut ready = ready.watching.into_iter();
+            self.watching.retain(|_| !ready.next().unwrap_or(false));
+        }
+        let over = self.shared.over.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Without a word of the end it was given up: closing says that.
+        if let Some(over) = over {
+            for stream in self.watching {
+                tell(stream, &Answer::Over(over.clone()));
+            }
+        }
+    }
+
+    /// Waits until somebody has something to say.
+    fn wait(&self) -> nix::Result<Ready> {
+        let mut fds = vec![readable(&self.woken)];
+        let is_room = self.asking.len() + self.watching.len() < MOST_AT_ONCE;
+        let listened = if is_room { PollFlags::POLLIN } else { PollFlags::empty() };
+        fds.push(PollFd::new(self.listener.as_fd(), listened));
+        fds.extend(self.asking.iter().map(|asking| readable(&asking.stream)));
+        fds.extend(self.watching.iter().map(readable));
+        let now = self.clock.now();
+        let until = self.asking.iter().map(|asking| asking.until.since(now)).min();
+        let timeout = until.map_or(PollTimeout::NONE, |until| {
+            PollTimeout::try_from(until.as_millis() as i64 + 1).unwrap_or(PollTimeout::MAX)
+        });
+        match poll(&mut fds, timeout) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error),
+        }
+        let mut ready = fds.iter().map(|fd| fd.any().unwrap_or(false));
+        let mut next = || ready.next().unwrap_or(false);
+        let own = [next(), next()];
+        let asking = self.asking.iter().map(|_| next()).collect();
+        let watching = self.watching.iter().map(|_| next()).collect();
+        Ok(Ready { own, asking, watching })
+    }
+
+    fn accept(&mut self) {
+        let Ok((stream, _)) = self.listener.accept() else { return };
+        let peer = getsockopt(&stream, sockopt::PeerCredentials).map(|peer| peer.uid());
+        // The folder keeps others out already, but for the superuser, who may do as this user does.
+        if peer.is_ok_and(|uid| uid == geteuid().as_raw() || uid == 0) && stream.set_nonblocking(true).is_ok() {
+            let until = self.clock.now().plus(PATIENCE);
+            self.asking.push(Asking { stream, bytes: Vec::new(), until });
+        }
+    }
+
+    fn hear(&mut self, ready: &[bool]) {
+        let now = self.clock.now();
+        // Those who came in this turn are looked at in the next.
+        let all = std::mem::take(&mut self.asking).into_iter().enumerate();
+        for (index, mut asking) in all {
+            let is_ready = ready.get(index).copied().unwrap_or(false);
+            match if is_ready { read(&mut asking) } else { Heard::More } {
+                Heard::More if now < asking.until => self.asking.push(asking),
+                Heard::More | Heard::Gone => {}
+                Heard::Asked(request) => self.answer(asking.stream, request),
+                Heard::Nonsense(message) => tell(asking.stream, &Answer::Refused { message }),
+            }
+        }
+    }
+
+    fn answer(&mut self, stream: UnixStream, request: Request) {
+        match request {
+            Request::Status => {
+                let status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                tell(stream, &Answer::Status(Box::new(status)));
+            }
+            Request::Watch => self.watching.push(stream),
+            Request::Stop { kill: is_at_once } => {
+                let wanted = if is_at_once { KILL } else { 1 };
+                let sent = self.shared.signals.fetch_max(wanted, Ordering::SeqCst);
+                for _ in sent..wanted {
+                    let _ = kill(Pid::this(), Signal::SIGTERM);
+                }
+                tell(stream, &Answer::Stopping);
+            }
+        }
+    }
+}
+
+fn readable(stream: &UnixStream) -> PollFd<'_> {
+    PollFd::new(stream.as_fd(), PollFlags::POLLIN)
+}
+
+/// Who has something to say.
+struct Ready {
+    /// That the run is over; that somebody comes.
+    own: [bool; 2],
+    asking: Vec<bool>,
+    watching: Vec<bool>,
+}
+
+enum Heard {
+    More,
+    Gone,
+    Asked(Request),
+    Nonsense(String),
+}
+
+fn read(asking: &mut Asking) -> Heard {
+    let mut bytes = [0; MOST];
+    match asking.stream.read(&mut bytes) {
+        Ok(0) => return Heard::Gone,
+        Ok(length) => asking.bytes.extend_from_slice(&bytes[..length]),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Heard::More,
+        Err(_) => return Heard::Gone,
+    }
+    let Some(end) = memchr::memchr(b'\n', &asking.bytes) else {
+        let is_too_long = asking.bytes.len() >= MOST;
+        return if is_too_long { Heard::Nonsense(format!("more than {MOST} bytes")) } else { Heard::More };
+    };
+    match serde_json::from_slice(&asking.bytes[..end]) {
+        Ok(request) => Heard::Asked(request),
+        Err(error) => Heard::Nonsense(error.to_string()),
+    }
+}
+
+/// Gives an answer, and waits for a slow reader a little and not for ever.
+fn tell(mut stream: UnixStream, answer: &Answer) {
+    let mut text = serde_json::to_vec(answer).unwrap_or_default();
+    text.push(b'\n');
+    let ready = stream.set_nonblocking(false).and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
+    let _ = ready.and_then(|()| stream.write_all(&text));
+}

@@ -86,8 +86,13 @@ impl Found {
 /// # Errors
 /// When there is none, or more than one.
 pub(crate) fn find(name: &RunName, context: &Context) -> Result<Found, CommandError> {
-    let living = live::living(&context.env);
+    let live::Look { living, silent } = live::look(&context.env);
     let folder = context.cwd.join(&name.runs);
+    let is_silent = |id: &String| name.run.as_ref().is_none_or(|wanted| id.starts_with(wanted.as_str()));
+    if let Some(id) = silent.iter().find(|id| is_silent(id) && (name.run.is_some() || living.is_empty())) {
+        return Err(CommandError::new(exit_code::UNREACHABLE, format!("the run `{id}` gives no answer"))
+            .hint("its launcher may be suspended: `fg` in its shell, or `kill -CONT` of its process"));
+    }
     let Some(wanted) = &name.run else {
         let mut living = living.into_iter();
         return match (living.next(), living.next()) {

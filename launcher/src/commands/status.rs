@@ -7,11 +7,11 @@ use super::Context;
 use super::run::Format;
 use super::runs::{self, RunName};
 use crate::error::CommandError;
+use crate::live;
 use crate::live::message::{RankState, Status};
-use crate::live::{self};
 use crate::output::terminal::{self, visible};
 use crate::report::json::{self, REPORT};
-use crate::report::words;
+use crate::report::{console, words};
 
 /// Shows the runs of yours that live on this machine, or how one goes
 #[derive(Clone, Debug, Args)]
@@ -32,10 +32,14 @@ pub(crate) fn run(args: &StatusArgs, context: &Context) -> Result<u8, CommandErr
     let gone = live::gone(&context.env);
     let text = match (&args.run.run, args.format) {
         (None, format) => {
-            let all: Vec<Status> = live::living(&context.env).into_iter().map(|living| living.status).collect();
+            let look = live::look(&context.env);
+            let all: Vec<Status> = look.living.into_iter().map(|living| living.status).collect();
             match format {
-                Format::Json => json::text(&all),
-                Format::Text => list(&all, &gone),
+                Format::Json => {
+                    look.silent.iter().for_each(|id| console::print(&console::warning(&silent(id))));
+                    json::text(&all)
+                }
+                Format::Text => list(&all, &look.silent, &gone),
             }
         }
         (Some(_), format) => {
@@ -52,8 +56,15 @@ pub(crate) fn run(args: &StatusArgs, context: &Context) -> Result<u8, CommandErr
     Ok(exit_code::OK)
 }
 
-fn list(all: &[Status], gone: &[String]) -> String {
+fn silent(id: &str) -> String {
+    format!("{}  gives no answer: its launcher may be suspended", visible(id))
+}
+
+fn list(all: &[Status], silent: &[String], gone: &[String]) -> String {
     let mut text: String = all.iter().map(line).collect();
+    for id in silent {
+        text.push_str(&format!("{}\n", self::silent(id)));
+    }
     for id in gone {
         text.push_str(&format!(
             "{}  its launcher is gone without a word: it was killed, and its ranks with it\n",
@@ -102,7 +113,7 @@ fn over(id: &str, report: &std::path::Path, format: Format) -> Result<String, Co
     let text = fs_err::read_to_string(report).map_err(|error| {
         CommandError::new(exit_code::USAGE, format!("the run `{id}` lives no more, and has no report"))
             .because(error)
-            .hint("its launcher was killed, and its ranks with it")
+            .hint("its launcher was killed, and its ranks with it, or there was no room for a report")
     })?;
     let report: serde_json::Value = serde_json::from_str(&text)
         .map_err(|error| CommandError::new(exit_code::USAGE, "its report cannot be read").because(error))?;

@@ -24,16 +24,33 @@ pub(crate) struct Living {
     pub status: Status,
 }
 
-/// The runs of this user that live, by their ids, as far as this environment says where they have their sockets.
-pub(crate) fn living(env: &BTreeMap<OsString, OsString>) -> Vec<Living> {
-    let mut found = Vec::new();
+/// The runs of this user on this machine.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Look {
+    /// Those that live, by their ids.
+    pub living: Vec<Living>,
+    /// The ids of those that take a question and give no answer, as a launcher does that was suspended.
+    pub silent: Vec<String>,
+}
+
+/// Looks for runs, as far as this environment says where they have their sockets.
+pub(crate) fn look(env: &BTreeMap<OsString, OsString>) -> Look {
+    let mut look = Look::default();
     for socket in sockets(env) {
-        if let Ok(Answer::Status(status)) = ask(&socket, Request::Status) {
-            found.push(Living { socket, status: *status });
+        match ask(&socket, Request::Status) {
+            Ok(Answer::Status(status)) => look.living.push(Living { socket, status: *status }),
+            // Over, or killed.
+            Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => {}
+            Ok(_) | Err(_) => look.silent.push(id_of(&socket)),
         }
     }
-    found.sort_by(|one, other| one.status.run_id.cmp(&other.status.run_id));
-    found
+    look.living.sort_by(|one, other| one.status.run_id.cmp(&other.status.run_id));
+    look.silent.sort();
+    look
+}
+
+fn id_of(socket: &Path) -> String {
+    socket.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// The ids of runs that ended without taking their sockets away, as a launcher does that was killed. The sockets go with this.
@@ -42,8 +59,7 @@ pub(crate) fn gone(env: &BTreeMap<OsString, OsString>) -> Vec<String> {
         let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
         UnixStream::connect(socket).err().is_some_and(refused) && fs_err::remove_file(socket).is_ok()
     };
-    let gone = sockets(env).into_iter().filter(is_gone);
-    gone.filter_map(|socket| Some(socket.file_stem()?.to_string_lossy().into_owned())).collect()
+    sockets(env).into_iter().filter(is_gone).map(|socket| id_of(&socket)).collect()
 }
 
 fn sockets(env: &BTreeMap<OsString, OsString>) -> Vec<PathBuf> {

@@ -28,8 +28,10 @@ use crate::plan::LaunchPlan;
 
 /// How long a request may take to come, and an answer to be taken.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Who may ask or watch at once; more wait until there is room.
-const MOST_AT_ONCE: usize = 64;
+/// Who may ask at once; more wait until there is room, which is soon.
+const MOST_ASKING: usize = 64;
+/// Who may watch at once; more are refused, so that there is always room to ask.
+const MOST_WATCHING: usize = 64;
 /// Signals that end everything at once: a first one asks, a second one kills.
 const KILL: u32 = 2;
 
@@ -154,8 +156,7 @@ impl Door {
     /// Waits until somebody has something to say.
     fn wait(&self) -> nix::Result<Ready> {
         let mut fds = vec![readable(&self.woken)];
-        let is_room = self.asking.len() + self.watching.len() < MOST_AT_ONCE;
-        let listened = if is_room { PollFlags::POLLIN } else { PollFlags::empty() };
+        let listened = if self.asking.len() < MOST_ASKING { PollFlags::POLLIN } else { PollFlags::empty() };
         fds.push(PollFd::new(self.listener.as_fd(), listened));
         fds.extend(self.asking.iter().map(|asking| readable(&asking.stream)));
         fds.extend(self.watching.iter().map(readable));
@@ -207,7 +208,11 @@ impl Door {
                 let status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 tell(stream, &Answer::Status(Box::new(status)));
             }
-            Request::Watch => self.watching.push(stream),
+            Request::Watch if self.watching.len() < MOST_WATCHING => self.watching.push(stream),
+            Request::Watch => {
+                let message = format!("{MOST_WATCHING} watch it already");
+                tell(stream, &Answer::Refused { message });
+            }
             Request::Stop { kill: is_at_once } => {
                 let wanted = if is_at_once { KILL } else { 1 };
                 let sent = self.shared.signals.fetch_max(wanted, Ordering::SeqCst);

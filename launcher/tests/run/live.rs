@@ -289,6 +289,28 @@ fn a_foreground_command_that_is_killed_before_the_start_leaves_no_run() {
 }
 
 #[test]
+fn a_suspended_launcher_is_told_as_silent_and_a_hundred_who_watch_keep_nobody_from_asking() {
+    let place = Place::new();
+    let id = place.detach("1", WAITING);
+    let watching: Vec<UnixStream> = (0..100)
+        .map(|_| {
+            let mut stream = UnixStream::connect(place.socket(&id)).unwrap();
+            stream.write_all(b"\"watch\"\n").unwrap();
+            stream
+        })
+        .collect();
+    let status = place.status(&id);
+    drop(watching);
+    let pid = Pid::from_raw(status["pid"].as_i64().unwrap() as i32);
+    kill(pid, Signal::SIGSTOP).unwrap();
+    let listed = place.ask(&["status"]);
+    assert_eq!(listed.code(0).stdout, format!("{id}  gives no answer: its launcher may be suspended\n"));
+    place.ask(&["logs", &id]).code(204).says("gives no answer").says("kill -CONT");
+    kill(pid, Signal::SIGCONT).unwrap();
+    assert_eq!(place.status(&id)["ranks"][0]["state"], "running");
+}
+
+#[test]
 fn nonsense_and_silence_on_the_socket_disturb_nobody() {
     let place = Place::new();
     let id = place.detach("1", WAITING);

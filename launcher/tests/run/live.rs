@@ -137,6 +137,24 @@ fn what_keeps_a_detached_run_from_starting_has_the_same_code_and_the_same_words(
 }
 
 #[test]
+fn a_run_whose_id_cannot_be_printed_is_said_to_go_on() {
+    let place = Place::new();
+    let mut command = place.command(&["run", "--detach", "-n", "1", "--", "/bin/sh", "-c", WAITING]);
+    let full = fs_err::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let child = command.stdout(full.into_parts().0).stderr(Stdio::piped()).spawn().unwrap();
+    let output = within(child, Child::wait_with_output);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    let run = place.stage.only_run();
+    let id = run.file_name().unwrap().to_str().unwrap();
+    assert!(
+        told.contains(&format!("the run `{id}` goes on")) && told.contains(&format!("torchlift stop {id}")),
+        "{told}"
+    );
+    assert_eq!(place.status(id)["run_id"], id);
+}
+
+#[test]
 fn a_run_that_nobody_could_ask_is_not_detached() {
     let place = Place::new();
     fs_err::set_permissions(place.stage.folder.join("rt"), std::fs::Permissions::from_mode(0o700)).unwrap();

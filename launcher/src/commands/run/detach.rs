@@ -73,7 +73,11 @@ pub fn leave(options: RunOptions) -> Result<u8, CommandError> {
         Format::Text => format!("{id}\n"),
         Format::Json => json::text(&begun),
     };
-    terminal::print_data(data.as_bytes()).map_err(failed)?;
+    terminal::print_data(data.as_bytes()).map_err(|error| {
+        CommandError::new(exit_code::REFUSED, format!("the run `{id}` goes on, and its id cannot be written to stdout"))
+            .because(error)
+            .hint(format!("`torchlift stop {id}` ends it"))
+    })?;
     if !options.is_quiet {
         console::print(&format!("run `{id}` goes on by itself: `torchlift status {id}`, `logs`, `attach`, `stop`\n"));
     }

@@ -119,21 +119,23 @@ fn variables<'a>(plan: &LaunchPlan, rank: &'a RankPlan) -> BTreeMap<&'a OsStr, C
 fn shown_host(planned: &Planned, host: &HostPlan) -> ShownHost {
     let all: Vec<_> = host.ranks.iter().map(|rank| variables(&planned.plan, rank)).collect();
     let first = all.first().cloned().unwrap_or_default();
-    let is_common = |name: &OsStr| all.iter().all(|of| of.get(name) == first.get(name));
+    // Once for each name: a host may have thousands of ranks.
+    let is_in_all = |name: &&OsStr| all.iter().all(|of| of.get(name) == first.get(name));
+    let common: BTreeSet<&OsStr> = first.keys().copied().filter(is_in_all).collect();
     let is_known = |name: &OsStr, value: &OsStr| planned.base_env.get(name).is_some_and(|known| known == value);
     let (inherited, told): (Vec<_>, Vec<_>) =
         host.env.iter().partition(|(name, entry)| is_inherited(planned, name, entry));
     let mut inherited: BTreeSet<&OsStr> = inherited.into_iter().map(|(name, _)| name.as_os_str()).collect();
     inherited.extend(first.iter().filter(|(name, value)| is_known(name, value)).map(|(name, _)| *name));
     let mut env: BTreeMap<String, String> = told.iter().map(|(name, entry)| (text(name), shown(entry))).collect();
-    let common = first.iter().filter(|(name, value)| is_common(name) && !is_known(name, value));
-    env.extend(common.map(|(name, value)| (text(name), text(value))));
+    let shared = first.iter().filter(|(name, value)| common.contains(*name) && !is_known(name, value));
+    env.extend(shared.map(|(name, value)| (text(name), text(value))));
     let ranks = host.ranks.iter().zip(&all).map(|(rank, own)| ShownRank {
         rank: rank.rank.0,
         local_rank: rank.local_rank,
         env: own
             .iter()
-            .filter(|(name, value)| !is_common(name) && !is_known(name, value))
+            .filter(|(name, value)| !common.contains(*name) && !is_known(name, value))
             .map(|(name, value)| (text(name), text(value)))
             .collect(),
     });

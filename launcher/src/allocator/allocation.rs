@@ -17,7 +17,21 @@
 use std::time::Duration;
 
 use crate::clock::Moment;
-use crate::state::{KILL_PATIENCE, LEFTOVER_GRACE, LINGER, QUIET, SETTLE, START_PATIENCE};
+
+/// The first signal to ranks that have to end, where no other is stated, and to what ranks leave behind: SIGTERM.
+pub(crate) const STOP_SIGNAL: i32 = nix::libc::SIGTERM;
+/// Time without output after which what still holds a rank's pipe, after all ranks returned 0, is not waited for.
+pub(crate) const QUIET: Duration = Duration::from_millis(200);
+/// The longest that it is waited for when it goes on writing.
+pub(crate) const LINGER: Duration = Duration::from_secs(2);
+/// Time between SIGTERM and SIGKILL for what ranks leave behind when all returned 0.
+pub(crate) const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
+/// Time in which a guard's word that nothing is left may still be on its way after that of the last rank's end.
+pub(crate) const SETTLE: Duration = Duration::from_millis(20);
+/// Time in which every host's allocator must be up.
+pub(crate) const START_PATIENCE: Duration = Duration::from_secs(30);
+/// Time after SIGKILL in which everything must be gone; what is not then hangs inside the kernel.
+pub(crate) const KILL_PATIENCE: Duration = Duration::from_secs(30);
 
 /// What happened to an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,10 +98,14 @@ enum Phase {
     Done,
 }
 
+/// How far a rank is, for whoever starts it or waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RankState {
+pub(crate) enum RankState {
+    /// It was not started.
     Waiting,
+    /// It runs.
     Alive,
+    /// It ended, or never will be started.
     Ended,
 }
 
@@ -289,3 +307,6 @@ impl Allocation {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

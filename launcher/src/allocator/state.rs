@@ -25,10 +25,9 @@ use torchlift_schema::launch::LaunchSpec;
 use torchlift_schema::state::{AllocKey, AllocatedTerms, NotStarted, ProcState, WorldId};
 use torchlift_schema::{ChannelAddr, View};
 
-use super::allocation::{Event, Order};
+use super::allocation::{Event, Order, STOP_SIGNAL};
 use crate::clock::Moment;
 use crate::event::End;
-use crate::state::STOP_SIGNAL;
 use held::Held;
 
 pub(crate) use reply::{Refusal, Reply};

@@ -29,6 +29,8 @@ use crate::clock::Moment;
 /// The first pause before a connection is tried again; it doubles up to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
+/// Connections in a row of which each may be closed before it was of use: a bad network does that to a few.
+const MOST_FLAPS: u32 = 8;
 /// How often in a row an allocator may ask for another number before it counts as one that keeps no order.
 const MOST_GAPS: u32 = 8;
 
@@ -151,8 +153,9 @@ pub(crate) struct Link {
     is_greeted: bool,
     /// Whether anything came over this connection after that.
     is_of_use: bool,
-    /// Connections in a row that closed without having been of use.
+    /// Connections in a row that closed without having been of use, and since when.
     flaps: u32,
+    flaps_since: Moment,
     /// When the heartbeat that is under way has to be answered.
     beat_by: Option<Moment>,
     next_beat: Moment,
@@ -188,6 +191,7 @@ impl Link {
             is_greeted: false,
             is_of_use: false,
             flaps: 0,
+            flaps_since: zero,
             beat_by: None,
             next_beat: zero,
             read: 0,
@@ -296,12 +300,16 @@ impl Link {
                 }
             }
             // At once: whoever refuses now is gone now.
-            (Phase::Up, Input::Closed { .. }) if self.is_greeted && (self.is_of_use || self.flaps == 0) => {
-                self.flaps = u32::from(!self.is_of_use);
+            (Phase::Up, Input::Closed { .. }) if self.is_of_use || self.is_greeted && self.flaps == 0 => {
+                (self.flaps, self.flaps_since) = (u32::from(!self.is_of_use), now);
                 self.dial(actions);
             }
             // It takes connections and does nothing over them.
             (Phase::Up, Input::Closed { why }) if self.is_greeted => {
+                if self.flaps >= MOST_FLAPS && now >= self.flaps_since.plus(self.patience.limit) {
+                    let why = format!("its allocator takes connections and closes them: {why}");
+                    return self.end(News::Gone { why }, actions, news);
+                }
                 self.trouble = Some(why);
                 self.tries = self.flaps;
                 self.flaps = self.flaps.saturating_add(1);
@@ -314,10 +322,7 @@ impl Link {
             }
             (Phase::Up, Input::Answered { number, reply }) => {
                 self.is_of_use |= self.is_greeted;
-                // A greeting after a connection of no use shows nothing yet.
-                if self.flaps == 0 || self.is_of_use {
-                    (self.last_heard, self.tries, self.trouble) = (now, 0, None);
-                }
+                (self.last_heard, self.tries, self.trouble) = (now, 0, None);
                 match number {
                     None => self.greeted(reply, now, actions, news),
                     Some(number) => self.answered(number, reply, now, actions, news),

@@ -50,6 +50,11 @@ pub(crate) fn run(args: &AttachArgs, context: &Context) -> Result<u8, CommandErr
 }
 
 pub(super) fn lost(run_id: &str, error: std::io::Error) -> CommandError {
+    if error.kind() == std::io::ErrorKind::InvalidData {
+        return CommandError::new(exit_code::UNREACHABLE, format!("the run `{run_id}` goes on and cannot be watched"))
+            .because(error)
+            .hint("`torchlift status` shows how it goes, `torchlift logs` what its ranks wrote");
+    }
     CommandError::new(exit_code::LOST_HOST, format!("the run `{run_id}` ended without a word"))
         .because(error)
         .hint("its launcher was killed, and its ranks with it; what they wrote is in its folder")

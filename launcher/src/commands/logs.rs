@@ -7,6 +7,7 @@ use clap::Args;
 use torchlift_schema::exit_code;
 
 use super::Context;
+use super::attach::lost;
 use super::runs::{self, Found, RunName};
 use crate::clock::Clock;
 use crate::error::CommandError;
@@ -61,7 +62,10 @@ pub(crate) fn run(args: &LogsArgs, context: &Context) -> Result<u8, CommandError
     loop {
         let is_over = match &mut watch {
             // A launcher that was killed says nothing any more: what is there is all that comes.
-            Some(watch) => !matches!(watch.wait(Some(PAUSE)), Ok(None)),
+            Some(watch) => match watch.wait(Some(PAUSE)) {
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(lost(&found.run_id, error)),
+                ended => !matches!(ended, Ok(None)),
+            },
             None => true,
         };
         match shown.turn() {

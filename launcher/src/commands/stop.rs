@@ -1,5 +1,7 @@
 //! `stop`: ends a run, and waits until nothing of it is left.
 
+use std::io;
+
 use clap::Args;
 use torchlift_schema::exit_code;
 
@@ -8,6 +10,8 @@ use super::attach::lost;
 use super::runs::{self, RunName};
 use crate::error::CommandError;
 use crate::live;
+use crate::live::message::Over;
+use crate::process::owner;
 use crate::report::console;
 
 /// Ends a run as Ctrl-C would, and waits until nothing of it is left
@@ -28,15 +32,23 @@ pub(crate) struct StopArgs {
 pub(crate) fn run(args: &StopArgs, context: &Context) -> Result<u8, CommandError> {
     let (found, living) = runs::find_living(&args.run, context)?;
     let failed = |error| lost(&found.run_id, error);
-    // First, so that its end is heard of however soon it comes.
+    // First, so that its end is heard of however soon it comes, and whoever has its number then is still this process.
+    let launcher = owner::Handle::of(living.status.pid);
     let mut watch = live::watch(&living.socket).map_err(failed)?;
-    if let Err(error) = live::stop(&living.socket, args.kill) {
-        // It may have been over just now.
-        if watch.wait(Some(super::logs::PAUSE)).ok().flatten().is_none() {
-            return Err(failed(error));
+    let asked = live::stop(&living.socket, args.kill);
+    let over = match watch.wait(None) {
+        Ok(over) => over.unwrap_or_default(),
+        // Too many watch it: its process ends all the same.
+        Err(error) if error.kind() == io::ErrorKind::InvalidData && launcher.is_ok() => {
+            asked.map_err(failed)?;
+            Over { words: format!("run `{}` is over\n", found.run_id), ..Over::default() }
         }
+        Err(error) => return Err(failed(error)),
+    };
+    // It says so just before it ends itself.
+    if let Ok(launcher) = launcher {
+        launcher.wait();
     }
-    let over = watch.wait(None).map_err(failed)?;
-    console::print(&over.unwrap_or_default().words);
+    console::print(&over.words);
     Ok(exit_code::OK)
 }

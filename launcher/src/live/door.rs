@@ -1,12 +1,13 @@
 //! The thread that answers for a run, beside the one that carries it out.
 //!
 //! Owns the socket's file, and how many may ask at once. Whoever asks is of the same user, and may be slow, silent or out of its
-//! mind: no answer is waited for longer than [`PATIENCE`], and the run itself never waits.
+//! mind: no answer is waited for longer than [`TAKING`], and the run itself never waits.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,18 +17,22 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{getsockopt, sockopt};
-use nix::unistd::{Pid, geteuid};
+use nix::unistd::geteuid;
 
 use super::message::{Answer, MOST, Over, Request, Status};
 use super::{place, snapshot};
-use crate::clock::{Clock, Moment};
+use crate::clock::{self, Clock, Moment};
 use crate::event::{Event, Observer};
 use crate::plan::LaunchPlan;
+use crate::process::signal;
 
-/// How long a request may take to come, and an answer to be taken.
+/// How long a request may take to come.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long an answer may take to be taken.
+const TAKING: Duration = Duration::from_millis(100);
+/// Pause where nobody can be let in.
+const PAUSE: Duration = Duration::from_millis(10);
 /// Who may ask at once; more wait until there is room, which is soon.
 const MOST_ASKING: usize = 64;
 /// Who may watch at once; more are refused, so that there is always room to ask.
@@ -109,6 +114,7 @@ fn listen(env: &BTreeMap<OsString, OsString>, run_id: &str) -> io::Result<(UnixL
     place::make(&folder)?;
     let socket = place::socket(&folder, run_id);
     let listener = UnixListener::bind(&socket)?;
+    fs_err::set_permissions(&socket, std::fs::Permissions::from_mode(0o600))?;
     listener.set_nonblocking(true)?;
     Ok((listener, socket))
 }
@@ -146,10 +152,15 @@ impl Door {
         }
         let over = self.shared.over.lock().unwrap_or_else(PoisonError::into_inner).take();
         // Without a word of the end it was given up: closing says that.
-        if let Some(over) = over {
-            for stream in self.watching {
-                tell(stream, &Answer::Over(over.clone()));
-            }
+        let Some(over) = over else { return };
+        // Whoever came just before the end is told too.
+        while self.asking.len() < MOST_ASKING && self.accept() {}
+        let late = self.asking.into_iter().filter_map(|mut asking| match read(&mut asking) {
+            Heard::Asked(Request::Watch | Request::Stop { .. }) => Some(asking.stream),
+            _ => None,
+        });
+        for stream in self.watching.into_iter().chain(late) {
+            tell(stream, &Answer::Over(over.clone()));
         }
     }
 
@@ -177,14 +188,25 @@ impl Door {
         Ok(Ready { own, asking, watching })
     }
 
-    fn accept(&mut self) {
-        let Ok((stream, _)) = self.listener.accept() else { return };
+    /// Takes one who comes; says whether there was one.
+    fn accept(&mut self) -> bool {
+        let stream = match self.listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Without a descriptor to be had whoever waits stays: asking again at once would take a core.
+                if error.kind() != io::ErrorKind::WouldBlock {
+                    clock::pause(PAUSE);
+                }
+                return false;
+            }
+        };
         let peer = getsockopt(&stream, sockopt::PeerCredentials).map(|peer| peer.uid());
         // The folder keeps others out already, but for the superuser, who may do as this user does.
         if peer.is_ok_and(|uid| uid == geteuid().as_raw() || uid == 0) && stream.set_nonblocking(true).is_ok() {
             let until = self.clock.now().plus(PATIENCE);
             self.asking.push(Asking { stream, bytes: Vec::new(), until });
         }
+        true
     }
 
     fn hear(&mut self, ready: &[bool]) {
@@ -214,11 +236,12 @@ impl Door {
                 tell(stream, &Answer::Refused { message });
             }
             Request::Stop { kill: is_at_once } => {
-                let wanted = if is_at_once { KILL } else { 1 };
+                let status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
+                // One that is being ended needs no word more, whoever ended it: that would be the second, which kills.
+                let wanted = if is_at_once { KILL } else { u32::from(!status.is_stopping) };
+                drop(status);
                 let sent = self.shared.signals.fetch_max(wanted, Ordering::SeqCst);
-                for _ in sent..wanted {
-                    let _ = kill(Pid::this(), Signal::SIGTERM);
-                }
+                signal::terminate_self(wanted.saturating_sub(sent));
                 tell(stream, &Answer::Stopping);
             }
         }
@@ -262,10 +285,25 @@ fn read(asking: &mut Asking) -> Heard {
     }
 }
 
-/// Gives an answer, and waits for a slow reader a little and not for ever.
+/// Gives an answer, and waits for a slow reader a little: everybody else waits with it.
 fn tell(mut stream: UnixStream, answer: &Answer) {
     let mut text = serde_json::to_vec(answer).unwrap_or_default();
     text.push(b'\n');
-    let ready = stream.set_nonblocking(false).and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
-    let _ = ready.and_then(|()| stream.write_all(&text));
+    let clock = Clock::start();
+    let until = clock.now().plus(TAKING);
+    let mut rest = text.as_slice();
+    while !rest.is_empty() {
+        match stream.write(rest) {
+            Ok(written) => rest = &rest[written..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let left = until.since(clock.now()).as_millis();
+                let timeout = PollTimeout::try_from(left as i64).unwrap_or(PollTimeout::ZERO);
+                if left == 0 || poll(&mut [PollFd::new(stream.as_fd(), PollFlags::POLLOUT)], timeout).is_err() {
+                    return;
+                }
+            }
+            Err(_) => return,
+        }
+    }
 }

@@ -5,13 +5,18 @@
 
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::libc;
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, raise, sigaction, sigprocmask};
+use nix::sys::signal::{
+    SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, kill, raise, sigaction, sigprocmask,
+};
 use nix::sys::stat::Mode;
-use nix::unistd::{pipe2, read};
+use nix::unistd::{Pid, pipe2, read};
+
+use crate::clock;
 
 /// The signals that end a run. Others (USR1, USR2, WINCH, CONT, TSTP) would be added here and forwarded by `state`.
 const ENDING: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
@@ -19,6 +24,9 @@ const ENDING: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Si
 /// Signals that are written to the pipe; with one more the handler ends the process itself,
 /// because then the dispatcher is stuck, for instance in a write to a console that nobody reads.
 const ANSWERED: u32 = 3;
+
+/// Milliseconds until a signal of this process to itself has been taken, whatever the machine does beside it.
+const TAKEN_MS: u32 = 200;
 
 /// Where the handler writes; -1 when no run listens.
 static PIPE: AtomicI32 = AtomicI32::new(-1);
@@ -30,6 +38,23 @@ static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 /// Whether this signal asks a process to end.
 pub(crate) fn ends(signal: i32) -> bool {
     ENDING.iter().any(|ending| *ending as i32 == signal)
+}
+
+/// Sends SIGTERM to this process so many times, as others would. Of two that are pending the system keeps one: each is waited for,
+/// for a bounded time, until the handler has taken it.
+pub(crate) fn terminate_self(times: u32) {
+    for _ in 0..times {
+        let before = COUNT.load(Ordering::SeqCst);
+        if kill(Pid::this(), Signal::SIGTERM).is_err() {
+            return;
+        }
+        for _ in 0..TAKEN_MS {
+            if COUNT.load(Ordering::SeqCst) != before {
+                break;
+            }
+            clock::pause(Duration::from_millis(1));
+        }
+    }
 }
 
 /// The ending signals of this process, as numbers that can be waited for.

@@ -251,6 +251,34 @@ fn two_who_stop_a_run_at_once_do_not_cut_its_grace_and_kill_does() {
 }
 
 #[test]
+fn kill_ends_a_stubborn_run_at_once_though_nobody_asked_it_before() {
+    let place = Place::new();
+    let id = place.detach("2", "trap '' TERM; echo up; while :; do sleep 0.02; done");
+    until("their traps", || (place.ask(&["logs"]).stdout.matches("up").count() == 2).then_some(()));
+    let pid = place.status(&id)["pid"].clone();
+    let mode = fs_err::metadata(place.socket(&id)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600);
+    let watching: Vec<UnixStream> = (0..70)
+        .map(|_| {
+            let mut stream = UnixStream::connect(place.socket(&id)).unwrap();
+            stream.write_all(b"\"watch\"\n").unwrap();
+            stream
+        })
+        .collect();
+    place.status(&id);
+    place.ask(&["attach"]).code(204).says("goes on and cannot be watched").says("64 watch it already");
+    place.ask(&["logs", "-f"]).code(204).says("cannot be watched");
+    let clock = Clock::start();
+    place.ask(&["stop", "--kill"]).code(0).says(&format!("run `{id}` is over"));
+    // Far below the grace, 30 s.
+    assert!(clock.now().since(torchlift::clock::Moment::after_zero(std::time::Duration::ZERO)).as_secs() < 15);
+    // One that nobody has waited for has no command line any more.
+    assert_eq!(fs_err::read(format!("/proc/{pid}/cmdline")).unwrap_or_default(), b"", "the launcher is gone as well");
+    assert_eq!(processes_of(&id), 0);
+    drop(watching);
+}
+
+#[test]
 fn a_detached_run_outlives_its_terminal_and_a_killed_one_leaves_nothing_but_a_word() {
     let place = Place::new();
     // A session of its own, whose leader ends: everything in it gets SIGHUP.

@@ -170,7 +170,6 @@ struct Run<'a> {
     /// In the plan's order.
     hosts: Vec<Local>,
     epoll: Epoll,
-    has_any_started: bool,
     outcome: Option<Outcome>,
     /// Why no rank was started, where a host could not do its part.
     refusal: Option<String>,
@@ -201,7 +200,6 @@ impl<'a> Run<'a> {
             output: Output::default(),
             hosts,
             epoll,
-            has_any_started: false,
             outcome: None,
             refusal: None,
         })
@@ -320,7 +318,6 @@ impl<'a> Run<'a> {
             }
             AllocEvent::State { rank: Some(rank), state: ProcState::Created { pid, .. }, .. } => {
                 let rank = Rank(rank as u32);
-                self.has_any_started = true;
                 self.observer.observe(now, &Event::Started { rank, pid });
                 self.feed(Input::Started(rank));
             }
@@ -346,7 +343,7 @@ impl<'a> Run<'a> {
 
     fn lose(&mut self, host: HostIndex, why: String, now: Moment) {
         self.observer.observe(now, &Event::HostFailed { host, why: &why });
-        if !self.has_any_started {
+        if !self.state.have_ranks_run() {
             self.refusal.get_or_insert(why);
         }
         self.feed(Input::HostLost(host));
@@ -381,7 +378,7 @@ impl<'a> Run<'a> {
             host.shut(self.observer);
         }
         self.hosts.clear();
-        if let (Outcome::HostLost { .. }, false, Some(why)) = (outcome, self.has_any_started, self.refusal) {
+        if let (Outcome::HostLost { .. }, false, Some(why)) = (outcome, self.state.have_ranks_run(), self.refusal) {
             return Err(DispatchError::NotAllocated { why });
         }
         self.observer.observe(self.clock.now(), &Event::Finished { outcome });

@@ -35,6 +35,7 @@ pub mod dispatcher;
 pub mod env_vars;
 pub mod error;
 pub mod event;
+pub(crate) mod folder;
 pub mod keys;
 pub(crate) mod live;
 pub(crate) mod lock;

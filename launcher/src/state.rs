@@ -18,7 +18,7 @@
 
 use std::time::Duration;
 
-use crate::allocator::allocation::{KILL_PATIENCE, RankState, STOP_SIGNAL};
+use crate::allocator::allocation::{KILL_PATIENCE, RankState, STOP};
 use crate::clock::Moment;
 use crate::event::{End, HostIndex, Outcome, Rank, StopCause};
 
@@ -114,6 +114,11 @@ impl State {
         self.phase == Phase::Done
     }
 
+    /// Whether any rank has run.
+    pub(crate) fn have_ranks_run(&self) -> bool {
+        self.have_ranks_run
+    }
+
     fn alive(&self) -> Vec<Rank> {
         let ranks = self.ranks.iter().enumerate();
         ranks.filter(|(_, (_, rank))| *rank == RankState::Alive).map(|(index, _)| Rank(index as u32)).collect()
@@ -136,7 +141,7 @@ fn note(state: &mut State, input: Input, now: Moment, actions: &mut Vec<Action>)
             // A host whose ranks all ended has nothing to lose.
             let is_over = state.ranks.iter().all(|(on, rank)| *on != host || *rank == RankState::Ended);
             if !is_over {
-                stop(state, StopCause::HostLost(host), Outcome::HostLost { host }, STOP_SIGNAL, now, actions);
+                stop(state, StopCause::HostLost(host), Outcome::HostLost { host }, STOP, now, actions);
             }
         }
         Input::Over => finish(state, actions),
@@ -154,7 +159,7 @@ fn note(state: &mut State, input: Input, now: Moment, actions: &mut Vec<Action>)
                 None => false,
             };
             if is_news && !end.is_success() {
-                stop(state, StopCause::RankFailed(rank), Outcome::RankFailed { rank, end }, STOP_SIGNAL, now, actions);
+                stop(state, StopCause::RankFailed(rank), Outcome::RankFailed { rank, end }, STOP, now, actions);
             }
         }
         Input::Signal(signal) => answer(state, signal, now, actions),

@@ -19,7 +19,7 @@ use std::time::Duration;
 use crate::clock::Moment;
 
 /// The first signal to ranks that have to end, where no other is stated, and to what ranks leave behind: SIGTERM.
-pub(crate) const STOP_SIGNAL: i32 = nix::libc::SIGTERM;
+pub(crate) const STOP: i32 = nix::libc::SIGTERM;
 /// Time without output after which what still holds a rank's pipe, after all ranks returned 0, is not waited for.
 pub(crate) const QUIET: Duration = Duration::from_millis(200);
 /// The longest that it is waited for when it goes on writing.

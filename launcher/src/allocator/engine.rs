@@ -16,9 +16,10 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use torchlift_schema::Finding;
 use torchlift_schema::state::{AllocKey, NotStarted};
 
+use super::allocation::STOP;
 use super::pipes::Pipes;
 use super::port::{PortError, Reservation};
-use super::state::{Input, Request, STOP};
+use super::state::{Input, Request};
 use super::{Allocator, hosts_file};
 use crate::claim::Claims;
 use crate::clock::Moment;

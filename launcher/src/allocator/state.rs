@@ -25,7 +25,7 @@ use torchlift_schema::launch::LaunchSpec;
 use torchlift_schema::state::{AllocKey, AllocatedTerms, NotStarted, ProcState, WorldId};
 use torchlift_schema::{ChannelAddr, View};
 
-use super::allocation::{Event, Order, STOP_SIGNAL};
+use super::allocation::{Event, Order};
 use crate::clock::Moment;
 use crate::event::End;
 use held::Held;
@@ -437,9 +437,6 @@ impl State {
         }
     }
 }
-
-/// The signal that begins a stop.
-pub(crate) const STOP: i32 = STOP_SIGNAL;
 
 /// What an order of an allocation is to whoever carries it out.
 fn action_of(key: &AllocKey, order: Order) -> Option<Action> {

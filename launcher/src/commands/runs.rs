@@ -86,7 +86,7 @@ impl Found {
 /// # Errors
 /// When there is none, or more than one.
 pub(crate) fn find(name: &RunName, context: &Context) -> Result<Found, CommandError> {
-    let live::Look { living, silent } = live::look(&context.env);
+    let live::Look { living, silent, .. } = live::look(&context.env);
     let folder = context.cwd.join(&name.runs);
     let is_silent = |id: &String| name.run.as_ref().is_none_or(|wanted| id.starts_with(wanted.as_str()));
     if let Some(id) = silent.iter().find(|id| is_silent(id) && (name.run.is_some() || living.is_empty())) {
@@ -132,8 +132,8 @@ pub(crate) fn find(name: &RunName, context: &Context) -> Result<Found, CommandEr
 /// # Errors
 /// When it does not.
 pub(crate) fn find_living(name: &RunName, context: &Context) -> Result<(Found, Living), CommandError> {
-    let found = find(name, context)?;
-    match found.living.clone() {
+    let mut found = find(name, context)?;
+    match found.living.take() {
         Some(living) => Ok((found, living)),
         None => Err(CommandError::new(exit_code::USAGE, format!("the run `{}` is over", found.run_id))
             .hint(format!("`torchlift logs {}` shows what its ranks wrote", found.run_id))),

@@ -29,10 +29,10 @@ pub(crate) struct StatusArgs {
 /// # Errors
 /// When the run that is named is not there.
 pub(crate) fn run(args: &StatusArgs, context: &Context) -> Result<u8, CommandError> {
-    let gone = live::gone(&context.env);
     let text = match (&args.run.run, args.format) {
         (None, format) => {
             let look = live::look(&context.env);
+            let gone = live::sweep(&look.left);
             let all: Vec<Status> = look.living.into_iter().map(|living| living.status).collect();
             match format {
                 Format::Json => {

@@ -71,9 +71,7 @@ pub(super) fn write(folder: &Path, name: &str, text: &str) -> Result<(), KeysErr
 /// When it cannot be made.
 #[cfg(feature = "net")]
 pub(super) fn make_folder(folder: &Path) -> Result<(), KeysError> {
-    use std::os::unix::fs::DirBuilderExt as _;
-
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    let made = crate::folder::make_private(folder);
     made.map_err(|source| KeysError::Unwritable { path: folder.to_owned(), source })
 }
 

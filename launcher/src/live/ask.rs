@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::message::{Answer, Over, Request, Status};
 use super::place;
+use crate::folder;
 
 /// How long a run may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -31,6 +32,8 @@ pub(crate) struct Look {
     pub living: Vec<Living>,
     /// The ids of those that take a question and give no answer, as a launcher does that was suspended.
     pub silent: Vec<String>,
+    /// The sockets of those that ended without taking them away, as a launcher does that was killed.
+    pub left: Vec<PathBuf>,
 }
 
 /// Looks for runs, as far as this environment says where they have their sockets.
@@ -39,8 +42,9 @@ pub(crate) fn look(env: &BTreeMap<OsString, OsString>) -> Look {
     for socket in sockets(env) {
         match ask(&socket, Request::Status) {
             Ok(Answer::Status(status)) => look.living.push(Living { socket, status: *status }),
-            // Over, or killed.
-            Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => {}
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => look.left.push(socket),
+            // Over since the folder was read.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Ok(_) | Err(_) => look.silent.push(id_of(&socket)),
         }
     }
@@ -53,18 +57,14 @@ fn id_of(socket: &Path) -> String {
     socket.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The ids of runs that ended without taking their sockets away, as a launcher does that was killed. The sockets go with this.
-pub(crate) fn gone(env: &BTreeMap<OsString, OsString>) -> Vec<String> {
-    let is_gone = |socket: &PathBuf| {
-        let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-        UnixStream::connect(socket).err().is_some_and(refused) && fs_err::remove_file(socket).is_ok()
-    };
-    sockets(env).into_iter().filter(is_gone).map(|socket| id_of(&socket)).collect()
+/// Takes away what runs left that were killed; gives their ids.
+pub(crate) fn sweep(left: &[PathBuf]) -> Vec<String> {
+    left.iter().filter(|socket| fs_err::remove_file(socket).is_ok()).map(|socket| id_of(socket)).collect()
 }
 
 fn sockets(env: &BTreeMap<OsString, OsString>) -> Vec<PathBuf> {
-    let folder = place::folder(env);
-    let entries = place::trust(&folder).and_then(|()| fs_err::read_dir(folder));
+    let place = place::of(env);
+    let entries = folder::trust(&place).and_then(|()| fs_err::read_dir(place));
     let is_socket = |path: &PathBuf| path.extension().is_some_and(|ending| ending == place::ENDING);
     entries.into_iter().flatten().flatten().map(|entry| entry.path()).filter(is_socket).collect()
 }

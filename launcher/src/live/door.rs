@@ -110,7 +110,7 @@ impl Drop for Live {
 }
 
 fn listen(env: &BTreeMap<OsString, OsString>, run_id: &str) -> io::Result<(UnixListener, PathBuf)> {
-    let folder = place::folder(env);
+    let folder = place::of(env);
     place::make(&folder)?;
     let socket = place::socket(&folder, run_id);
     let listener = UnixListener::bind(&socket)?;

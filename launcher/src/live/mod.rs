@@ -10,5 +10,5 @@ pub(crate) mod message;
 mod place;
 mod snapshot;
 
-pub(crate) use ask::{Living, Look, gone, look, stop, watch};
+pub(crate) use ask::{Living, Look, look, stop, sweep, watch};
 pub(crate) use door::Live;

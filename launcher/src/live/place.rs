@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
 
-use crate::env_vars;
+use crate::{env_vars, folder};
 
 /// What stands behind a run's id in the name of its socket.
 pub(super) const ENDING: &str = "sock";
@@ -20,7 +19,7 @@ const MOST_NAME: usize = 48;
 
 /// The folder of sockets: `$XDG_RUNTIME_DIR/torchlift/runs`, and one below `/tmp` where there is no such variable, or its value
 /// is too long for a socket.
-pub(super) fn folder(env: &BTreeMap<OsString, OsString>) -> PathBuf {
+pub(super) fn of(env: &BTreeMap<OsString, OsString>) -> PathBuf {
     let runtime = env.get(OsStr::new(env_vars::XDG_RUNTIME_DIR)).map(PathBuf::from).filter(|path| path.is_absolute());
     let runtime = runtime.map(|path| path.join("torchlift/runs"));
     let is_short = |path: &PathBuf| path.as_os_str().as_bytes().len() + MOST_NAME <= MOST_PATH;
@@ -36,23 +35,8 @@ pub(super) fn socket(folder: &Path, run_id: &str) -> PathBuf {
 ///
 /// # Errors
 /// When it cannot be made, or is not this user's alone.
-pub(super) fn make(folder: &Path) -> io::Result<()> {
-    if let Some(parent) = folder.parent() {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        trust(parent)?;
-    }
-    trust(folder)
-}
-
-/// Makes sure that a folder is one, of this user alone.
-///
-/// # Errors
-/// When somebody else may enter it, or could have made what is in it.
-pub(super) fn trust(folder: &Path) -> io::Result<()> {
-    let metadata = fs_err::symlink_metadata(folder)?;
-    if !metadata.is_dir() || metadata.uid() != geteuid().as_raw() || metadata.mode() & 0o077 != 0 {
-        let message = format!("`{}` is not a folder of this user alone (mode 0700)", folder.display());
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
-    }
-    Ok(())
+pub(super) fn make(path: &Path) -> io::Result<()> {
+    folder::make_private(path)?;
+    path.parent().map_or(Ok(()), folder::trust)?;
+    folder::trust(path)
 }

@@ -5,5 +5,7 @@ mod ends;
 mod family;
 mod orphans;
 mod output;
+#[path = "../support/patience.rs"]
+mod patience;
 mod run;
 mod signals;

@@ -4,28 +4,12 @@ use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-use torchlift::clock::Clock;
 
-/// The longest wait for anything: never reached unless something is broken.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Waits for a value, for a bounded time.
-pub(crate) fn within<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let clock = Clock::start();
-    let limit = clock.now().plus(PATIENCE);
-    loop {
-        if let Some(value) = look() {
-            return value;
-        }
-        assert!(clock.now() < limit, "still waiting for {what}");
-        let _ = nix::poll::poll(&mut [], 5_u8);
-    }
-}
+pub(crate) use crate::patience::within;
 
 /// What a run is started with.
 pub(crate) struct Setup {

@@ -12,6 +12,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use torchlift::clock::Clock;
 
+use crate::patience::within as until;
 use crate::stage::{Seen, Stage, json, seen, within};
 
 /// Ranks that run until they are told to end, or until a file is there that each looks for.
@@ -69,19 +70,6 @@ impl Drop for Place {
         for run in serde_json::from_slice::<Vec<Value>>(&all.stdout).unwrap_or_default() {
             let _ = self.command(&["stop", "--kill", run["run_id"].as_str().unwrap_or_default()]).output();
         }
-    }
-}
-
-/// Waits for a value, for a bounded time.
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let clock = Clock::start();
-    let limit = clock.now().plus(std::time::Duration::from_secs(60));
-    loop {
-        if let Some(value) = look() {
-            return value;
-        }
-        assert!(clock.now() < limit, "still waiting for {what}");
-        let _ = nix::poll::poll(&mut [], 5_u8);
     }
 }
 

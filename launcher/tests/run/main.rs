@@ -18,6 +18,8 @@ mod hostile;
 mod live;
 mod network;
 mod output;
+#[path = "../support/patience.rs"]
+mod patience;
 mod preflight;
 mod refused;
 mod stage;

@@ -8,8 +8,8 @@ use torchlift_schema::RemoteProcessProcStateMessage as Told;
 use torchlift_schema::control::Terms;
 use torchlift_schema::state::{ActorId, ActorRef, AllocKey, NotStarted, ProcId, ProcState, ProcStopReason, WorldId};
 
-use super::{Action, Asker, GRACE, Holder, LOSS_GRACE, RETENTION, Reply, Request, Rules, STOP, TELLING, action_of};
-use crate::allocator::allocation::{Allocation, Event, Order};
+use super::{Action, Asker, GRACE, Holder, LOSS_GRACE, RETENTION, Reply, Request, Rules, TELLING, action_of};
+use crate::allocator::allocation::{Allocation, Event, Order, STOP};
 use crate::clock::Moment;
 use crate::event::End;
 

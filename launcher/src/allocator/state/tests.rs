@@ -7,6 +7,7 @@ use torchlift_schema::launch::OsText;
 use torchlift_schema::state::{NotStarted, ProcId, ProcStopReason, StartStep};
 
 use super::*;
+use crate::allocator::allocation::STOP;
 
 const MS: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(15);

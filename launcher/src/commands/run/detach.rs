@@ -13,7 +13,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use fs_err::OpenOptions;
+use fs_err::{File, OpenOptions};
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, setsid};
@@ -88,6 +88,8 @@ pub fn leave(options: RunOptions) -> Result<u8, CommandError> {
 #[derive(Debug)]
 pub(super) struct Terminal {
     foreground: UnixStream,
+    /// What gets what would have been shown, once the run has a folder.
+    console: Option<File>,
 }
 
 impl Terminal {
@@ -103,7 +105,7 @@ impl Terminal {
         let _ = setsid();
         let foreground = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         dup2_stdin(&OpenOptions::new().read(true).open("/dev/null")?)?;
-        Ok(Some(Self { foreground }))
+        Ok(Some(Self { foreground, console: None }))
     }
 
     /// Whether somebody still waits for the run to begin.
@@ -112,15 +114,25 @@ impl Terminal {
         poll(&mut [PollFd::new(self.foreground.as_fd(), PollFlags::POLLIN)], 0_u8) == Ok(0)
     }
 
-    /// Lets go of it: what is shown from now on goes to a file of the run.
+    /// Makes the file that gets what would have been shown, in the run's folder.
     ///
     /// # Errors
-    /// When there is no such file, or nobody waits any more.
+    /// When it cannot be made.
+    pub(super) fn make_console(&mut self, folder: &Path) -> io::Result<()> {
+        self.console = Some(OpenOptions::new().create(true).append(true).open(folder.join(CONSOLE))?);
+        Ok(())
+    }
+
+    /// Lets go of it: what is shown from now on goes to the run's file.
+    ///
+    /// # Errors
+    /// When nobody waits any more.
     fn let_go(mut self, plan: &LaunchPlan) -> io::Result<()> {
-        let file = OpenOptions::new().create(true).append(true).open(plan.run_dir.join(CONSOLE))?;
         let begun = Begun { run_id: plan.run_id.clone(), run_dir: plan.run_dir.to_string_lossy().into_owned() };
-        dup2_stdout(&file)?;
-        dup2_stderr(&file)?;
+        if let Some(console) = self.console {
+            dup2_stdout(&console)?;
+            dup2_stderr(&console)?;
+        }
         self.foreground.write_all(&serde_json::to_vec(&begun)?)
     }
 }
@@ -131,14 +143,6 @@ pub(super) fn check(terminal: Option<&Terminal>) -> Result<(), CommandError> {
         return Ok(());
     }
     Err(CommandError::new(exit_code::INTERRUPTED, "the command that began this run is gone, and no rank was started"))
-}
-
-/// Makes the file that gets what would have been shown.
-///
-/// # Errors
-/// When it cannot be made.
-pub(super) fn make_console(folder: &Path) -> io::Result<()> {
-    OpenOptions::new().create(true).append(true).open(folder.join(CONSOLE)).map(drop)
 }
 
 /// Watches a run, and lets go of the terminal when its first rank runs.

@@ -142,7 +142,7 @@ fn unwritable(error: io::Error) -> CommandError {
         .hint("choose another folder with `--runs DIR`, or make room")
 }
 
-fn run(planned: &Planned, options: RunOptions, terminal: Option<Terminal>) -> Result<u8, CommandError> {
+fn run(planned: &Planned, options: RunOptions, mut terminal: Option<Terminal>) -> Result<u8, CommandError> {
     let plan = &planned.plan;
     let wall = clock::wall();
     // The guards come up while the files are made.
@@ -154,7 +154,7 @@ fn run(planned: &Planned, options: RunOptions, terminal: Option<Terminal>) -> Re
         remove(&plan.run_dir);
         unwritable(error)
     })?;
-    watchers.live = live(planned, wall, terminal.as_ref()).inspect_err(|_| remove(&plan.run_dir))?;
+    watchers.live = live(planned, wall, terminal.as_mut()).inspect_err(|_| remove(&plan.run_dir))?;
     if !options.is_quiet {
         console::print(&console::start(plan));
     }
@@ -176,12 +176,12 @@ fn run(planned: &Planned, options: RunOptions, terminal: Option<Terminal>) -> Re
 }
 
 /// Lets the run be asked how it goes. One that goes on by itself is not begun without that.
-fn live(planned: &Planned, wall: Duration, terminal: Option<&Terminal>) -> Result<Option<Live>, CommandError> {
-    detach::check(terminal)?;
+fn live(planned: &Planned, wall: Duration, terminal: Option<&mut Terminal>) -> Result<Option<Live>, CommandError> {
+    detach::check(terminal.as_deref())?;
     match Live::open(&planned.plan, &planned.base_env, wall) {
         Ok(live) => {
-            if terminal.is_some() {
-                detach::make_console(&planned.plan.run_dir).map_err(unwritable)?;
+            if let Some(terminal) = terminal {
+                terminal.make_console(&planned.plan.run_dir).map_err(unwritable)?;
             }
             Ok(Some(live))
         }

@@ -4,10 +4,11 @@
 //! folder away. What is in it is the engines' own.
 
 use std::io::{self, Write as _};
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use fs_err::File;
+
+use crate::folder;
 
 /// The file in a spool that its allocator holds a lock on, with the name of its machine in it.
 const LOCK: &str = "torchlift-serve.lock";
@@ -30,7 +31,7 @@ impl Spool {
     /// When it cannot be made or locked.
     pub(super) fn make(folder: PathBuf) -> io::Result<Self> {
         let beside = folder.parent().unwrap_or(Path::new("/"));
-        private_folder(beside)?;
+        folder::make_private(beside)?;
         let host = host();
         remove_left(beside, &host);
         // It has its name once it has its lock: nobody can take it for one that was left.
@@ -72,8 +73,4 @@ fn remove_left(beside: &Path, host: &str) {
 /// The name of this machine.
 fn host() -> String {
     fs_err::read_to_string(HOSTNAME).unwrap_or_default()
-}
-
-fn private_folder(folder: &Path) -> io::Result<()> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
